@@ -1,0 +1,1 @@
+"""The model at work: the attention probe, the cache, streaming generation."""

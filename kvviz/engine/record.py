@@ -1,0 +1,52 @@
+"""What one forward of a run leaves behind: numbers and text, no tensors."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kvviz.engine.cache import LayerState
+
+
+@dataclass(frozen=True, slots=True)
+class CallShape:
+    """Shapes of one attention call: query (heads, queries, width), key and value (kv_heads, keys, width)."""
+
+    layer: int
+    query: tuple[int, ...]
+    key: tuple[int, ...]
+    value: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Step:
+    """One forward of the model and the token chosen from it.
+
+    The first step is the prefill: it is fed the whole prompt. Each later one is fed the token chosen before
+    (without a cache: the whole text again). The last chosen token is never fed, so a run of P prompt tokens
+    and N new ones has seen P + N - 1.
+    """
+
+    index: int
+    phase: str  # "prefill", "decode", or "recompute" (a step without a cache)
+    fed: tuple[int, ...]  # ids given to the model in this step
+    token_id: int  # the token chosen from this step's logits
+    text: str  # the text that became complete with it
+    probability: float  # of the chosen token
+    margin: float  # lead of the best logit over the second
+    finish: str | None  # why the run ends here: "end" (end of sequence), "limit", "context"; None while it goes on
+    seconds: float  # from feeding to the chosen token, waiting for a turn not counted
+    seen: int  # tokens the cache has been fed
+    stored: int  # tokens whose K and V the fullest layer still holds
+    cache_bytes: int  # numel x itemsize of the cache's tensors
+    allocated_bytes: int  # storage behind them
+    layers: tuple[LayerState, ...]
+    key_norms: np.ndarray  # float32 (layers, len(fed)): mean over KV heads of |K|; NaN where nothing is held
+    value_norms: np.ndarray  # the same for V
+    calls: tuple[CallShape, ...]  # the first layer of each kind, as the attention function was called
+    device_bytes: int | None = None  # what the CUDA allocator reports now, None elsewhere
+    device_peak_bytes: int | None = None  # and at its highest in this step
+
+    @property
+    def computed(self) -> int:
+        """Tokens the model computed in this step."""
+        return len(self.fed)
