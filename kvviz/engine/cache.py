@@ -6,12 +6,13 @@ same contents bit for bit. Sliding layers copy at most their window and stay tra
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedConfig
 from transformers.cache_utils import CacheLayerMixin, DynamicLayer
+
+from kvviz.records import LayerState
 
 BLOCK = 256  # tokens of room reserved at a time
 
@@ -19,7 +20,7 @@ BLOCK = 256  # tokens of room reserved at a time
 class GrowingLayer(DynamicLayer):
     """A full-attention layer whose K and V are views, (batch, kv_heads, stored, width), of larger storage."""
 
-    def update(self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object) -> tuple[Tensor, Tensor]:
+    def update(self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object) -> tuple[Tensor, ...]:
         """Append the new tokens' K and V and return all that is stored."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
@@ -52,16 +53,6 @@ def _room(held: Tensor, new: Tensor) -> Tensor | None:
     if held.storage_offset() or held.stride()[1:] != layout[1:] or not held_all:
         return None
     return held.as_strided((batch, heads, capacity, width), layout)
-
-
-class LayerState(NamedTuple):
-    """What one layer of the cache holds after a step: tokens, bytes of its tensors, bytes behind them."""
-
-    layer: int
-    kind: str
-    stored: int
-    bytes: int
-    allocated: int
 
 
 def new_cache(config: PreTrainedConfig) -> DynamicCache:

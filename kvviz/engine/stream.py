@@ -14,13 +14,13 @@ from transformers import DynamicCache
 from kvviz.engine.cache import layer_states, new_cache
 from kvviz.engine.norms import newest_norms
 from kvviz.engine.probe import AttentionCall, observe
-from kvviz.engine.record import CallShape, Step
 from kvviz.engine.sampling import Choice, Sampler
 from kvviz.errors import Refused
 from kvviz.geometry.layers import LayerShape, layer_shapes
 from kvviz.models.loading import LanguageModel
 from kvviz.models.prompts import Prompt, encode
 from kvviz.models.tokens import TextStream
+from kvviz.records import CallShape, Step
 
 Turn = Callable[[], AbstractContextManager]
 
@@ -157,7 +157,7 @@ class _Run:
             output = self.lm.model(torch.tensor([ids], device=device), use_cache=self.cache is not None, **options)
         except torch.OutOfMemoryError as error:
             raise Refused(
-                "The device ran out of memory at {count} tokens. Use a shorter text, fewer new tokens or a smaller model.",
+                "The device ran out of memory at {count} tokens. Use a shorter text, fewer new tokens or a small model.",
                 count=start + len(ids),
             ) from error
         return output.logits[0, -1]

@@ -1,10 +1,19 @@
 """What one forward of a run leaves behind: numbers and text, no tensors."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from kvviz.engine.cache import LayerState
+
+class LayerState(NamedTuple):
+    """What one layer of the cache holds after a step: tokens, bytes of its tensors, bytes behind them."""
+
+    layer: int
+    kind: str
+    stored: int
+    bytes: int
+    allocated: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,38 @@
+"""kvviz: a microscope for the KV cache of causal language models.
+
+    import kvviz
+
+    lm = kvviz.load("smollm2-135m")
+    steps = list(kvviz.stream(lm, "The capital of France is", max_new_tokens=16))
+    kvviz.figures.token_times(kvviz.frame(steps)).show()
+
+Names are loaded when first used, so that importing the package costs nothing.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "load": ("kvviz.models.loading", "load"),
+    "encode": ("kvviz.models.prompts", "encode"),
+    "stream": ("kvviz.engine.stream", "stream"),
+    "frame": ("kvviz.analysis.runs", "steps_frame"),
+    "figures": ("kvviz.figures", None),
+    "Refused": ("kvviz.errors", "Refused"),
+}
+
+__all__ = [*_HOMES, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'kvviz' has no attribute {name!r}")
+    module, attribute = _HOMES[name]
+    home = import_module(module)
+    return getattr(home, attribute) if attribute else home
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

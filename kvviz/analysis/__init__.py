@@ -1,0 +1,1 @@
+"""Records and arrays in, tidy DataFrames out."""

@@ -1,0 +1,1 @@
+"""Everything that touches the screen; the only package that imports Streamlit."""

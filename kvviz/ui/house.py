@@ -1,0 +1,75 @@
+"""The models of one server process: each loaded once, whoever asks, and the least used one let go."""
+
+import gc
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kvviz.models.loading import LanguageModel, load
+from kvviz.ui.jobs import Job
+
+
+class ModelKey(NamedTuple):
+    """What decides which weights are in memory."""
+
+    name: str
+    device: str = "auto"
+    dtype: str = "auto"
+
+
+class Resident:
+    """A model on its way into memory, or there: `job.running`, then `model` or `job.error`."""
+
+    def __init__(self, key: ModelKey) -> None:
+        self.key = key
+        self.stage = ""
+        self.share = 0.0
+        self.model: LanguageModel | None = None
+        self.job: Job
+
+    def note(self, stage: str, share: float) -> None:
+        """Progress from `kvviz.load`: an English message marked for the catalogues, and a share from 0 to 1."""
+        self.stage, self.share = stage, share
+
+
+class ModelHouse:
+    """At most `capacity` models; loads run one after the other, so two of them never compete for memory."""
+
+    def __init__(self, capacity: int, loader: Callable[..., LanguageModel] = load) -> None:
+        self._capacity = capacity
+        self._loader = loader
+        self._residents: OrderedDict[ModelKey, Resident] = OrderedDict()
+        self._changes = threading.Lock()
+        self._loading = threading.Lock()
+
+    def ask(self, key: ModelKey) -> Resident:
+        """The resident of `key`; the first to ask starts its loading."""
+        with self._changes:
+            resident = self._residents.get(key)
+            if resident is None:
+                resident = self._residents[key] = Resident(key)
+                resident.job = Job(lambda job: self._load(resident)).start()
+            self._residents.move_to_end(key)
+            return resident
+
+    def forget(self, key: ModelKey) -> None:
+        """Let go of a model (or of its failure), so that the next one to ask loads it again."""
+        with self._changes:
+            self._residents.pop(key, None)
+
+    def _load(self, resident: Resident) -> None:
+        with self._loading:
+            self._make_room(resident)
+            resident.model = self._loader(*resident.key, progress=resident.note)
+            # the model's many small objects are here to stay: keep them out of every later collection
+            gc.collect()
+            gc.freeze()
+
+    def _make_room(self, newcomer: Resident) -> None:
+        with self._changes:
+            others = [key for key, resident in self._residents.items() if resident is not newcomer]
+            for key in others[: max(0, len(others) - self._capacity + 1)]:
+                del self._residents[key]
+        gc.unfreeze()
+        gc.collect()

@@ -1,0 +1,32 @@
+"""The language switch: from the URL, the visitor's choice, or the browser's own language."""
+
+import streamlit as st
+
+from kvviz.locale import LANGUAGES, Translate, translator
+
+_KEY = "lang"
+
+
+def choose_language() -> str:
+    """Draw the switch and return the language in force, a key of `LANGUAGES`."""
+    return st.segmented_control(
+        "Language · 語言",
+        list(LANGUAGES),
+        format_func=LANGUAGES.__getitem__,
+        default=_of_browser(st.context.locale),
+        required=True,
+        key=_KEY,
+        bind="query-params",
+        label_visibility="collapsed",
+        width="stretch",
+    )
+
+
+def current_translator() -> Translate:
+    """The translator of the language chosen in this session."""
+    return translator(st.session_state.get(_KEY) or "en")
+
+
+def _of_browser(locale: str | None) -> str:
+    """zh-TW for any traditional Chinese reader, English for everyone else."""
+    return "zh-TW" if locale in ("zh-TW", "zh-HK", "zh-MO", "zh-Hant") else "en"

@@ -1,0 +1,95 @@
+"""The side bar's model: which one, where and in which number format, and how far its loading is."""
+
+import streamlit as st
+
+from kvviz.errors import Refused
+from kvviz.geometry.layers import layer_shapes
+from kvviz.locale import N_, Translate
+from kvviz.models.catalogue import CATALOGUE, installed
+from kvviz.models.devices import device_title, memory
+from kvviz.models.loading import LanguageModel
+from kvviz.ui.house import ModelHouse, ModelKey, Resident
+from kvviz.ui.settings import settings
+from kvviz.units import size
+
+_OTHER = "other"
+_DTYPES = {"auto": N_("automatic"), "float32": "float32", "bfloat16": "bfloat16", "float16": "float16"}
+_DEVICES = {"auto": N_("automatic"), "cpu": "CPU", "cuda": "CUDA", "mps": "MPS"}
+
+
+@st.cache_resource(show_spinner=False)
+def house() -> ModelHouse:
+    """The models of this server, shared by all visitors."""
+    return ModelHouse(settings().models)
+
+
+def model_panel(t: Translate) -> Resident | None:
+    """Draw the choice of model and its state; the model asked for, or None when none is named yet."""
+    key = _choose(t)
+    if key is None:
+        return None
+    resident = house().ask(key)
+    if resident.job.running:
+        _progress(t, resident)
+    elif resident.model is not None:
+        _describe(t, resident.model)
+    else:
+        _explain(t, resident)
+    return resident
+
+
+def _choose(t: Translate) -> ModelKey | None:
+    options = [*CATALOGUE] + [_OTHER] * (not settings().public)
+    name = st.selectbox(t("Model"), options, format_func=lambda option: _option(t, option), key="model", bind="query-params")
+    if name == _OTHER:
+        name = st.text_input(
+            t("Hub id or folder"),
+            key="other_model",
+            persist_state="session",
+            placeholder="HuggingFaceTB/SmolLM2-360M",
+            help=t("A causal language model with safetensors weights. Code from the hub is never run."),
+        ).strip()
+    with st.expander(t("Device and number format")):
+        device = st.selectbox(t("Device"), list(_DEVICES), format_func=lambda x: t(_DEVICES[x]), key="device", bind="query-params")
+        dtype = st.selectbox(t("Number format"), list(_DTYPES), format_func=lambda x: t(_DTYPES[x]), key="dtype", bind="query-params")
+    return ModelKey(name, device, dtype) if name else None
+
+
+def _option(t: Translate, name: str) -> str:
+    if name == _OTHER:
+        return t("Another model …")
+    title = CATALOGUE[name].title
+    return title if installed(CATALOGUE[name]) else t("{title} (not installed)").format(title=title)
+
+
+@st.fragment(run_every=0.3)
+def _progress(t: Translate, resident: Resident) -> None:
+    if not resident.job.running:
+        st.rerun()
+    st.progress(min(1.0, resident.share), text=t(resident.stage) if resident.stage else t("Waiting to load the model"))
+
+
+def _describe(t: Translate, lm: LanguageModel) -> None:
+    shapes = layer_shapes(lm.config)
+    used = memory(lm.device)
+    facts = t("{layers} layers on {device} in {dtype}. Weights {weights}; memory in use {used} of {total}.")
+    st.caption(
+        facts.format(
+            layers=len(shapes),
+            device=device_title(lm.device),
+            dtype=str(lm.dtype).removeprefix("torch."),
+            weights=size(lm.weights_bytes),
+            used=size(used.total - used.free),
+            total=size(used.total),
+        )
+    )
+    st.caption(lm.source + (". " + t(lm.note) if lm.note else ""))
+
+
+def _explain(t: Translate, resident: Resident) -> None:
+    error = resident.job.error
+    sentence = error.sentence(t) if isinstance(error, Refused) else t("The model could not be loaded. The server's log says why.")
+    st.error(sentence, icon=":material/error:")
+    if st.button(t("Try again"), key="reload_model"):
+        house().forget(resident.key)
+        st.rerun()

@@ -1,0 +1,80 @@
+"""What every page shares: the way to the pages, the language, the model, the head of the page."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import streamlit as st
+
+from kvviz.locale import N_, Translate
+from kvviz.palette import Theme
+from kvviz.ui.house import Resident
+from kvviz.ui.language import choose_language, current_translator
+from kvviz.ui.model_panel import model_panel
+
+_ROUTED = "kvviz.routed"
+
+
+class PageEntry(NamedTuple):
+    """One page of the app; adding a page is its file and one of these."""
+
+    name: str  # the file in pages/, and the path in the URL
+    title: str
+    question: str
+    icon: str
+
+
+PAGES = (
+    PageEntry("home", N_("Home"), N_("A microscope for the KV cache of language models."), ":material/home:"),
+    PageEntry(
+        "growth",
+        N_("Cache growth"),
+        N_("What does a model keep of every token it reads and writes, and what does that cost?"),
+        ":material/grid_on:",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a page is given: a translator, the theme, and the model the visitor chose (on its way or there)."""
+
+    t: Translate
+    theme: Theme
+    resident: Resident | None
+
+
+def navigate() -> None:
+    """Show the page the URL asks for, inside the frame that all pages share."""
+    st.set_page_config(page_title="kvviz", page_icon=":material/grid_on:", layout="wide")
+    with st.sidebar:
+        choose_language()
+    shown = _navigation(current_translator())
+    st.session_state[_ROUTED] = True
+    shown.run()
+
+
+def open_page(name: str) -> Page:
+    """Head of the page called `name`, the shared side bar, and what the page needs to work with."""
+    if not st.session_state.get(_ROUTED):
+        # Streamlit's older mechanism runs a file in pages/ without app.py when a deep link is the first
+        # request after the server starts; registering the navigation switches to app.py from the next run on.
+        _navigation(current_translator())
+        st.rerun()
+    entry = next(page for page in PAGES if page.name == name)
+    t = current_translator()
+    st.title(t(entry.title), anchor=False)
+    st.markdown(t(entry.question))
+    with st.sidebar:
+        resident = model_panel(t)
+    return Page(t, "dark" if st.context.theme.type == "dark" else "light", resident)
+
+
+def _navigation(t: Translate) -> st.Page:
+    folder = Path(__file__).parents[2] / "pages"
+    return st.navigation(
+        [
+            st.Page(folder / f"{page.name}.py", title=t(page.title), icon=page.icon, url_path=page.name, default=not index)
+            for index, page in enumerate(PAGES)
+        ]
+    )
