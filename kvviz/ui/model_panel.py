@@ -40,7 +40,9 @@ def model_panel(t: Translate) -> Resident | None:
 
 def _choose(t: Translate) -> ModelKey | None:
     options = [*CATALOGUE] + [_OTHER] * (not settings().public)
-    name = st.selectbox(t("Model"), options, format_func=lambda option: _option(t, option), key="model", bind="query-params")
+    name = st.selectbox(
+        t("Model"), options, format_func=lambda option: _option(t, option), key="model", bind="query-params"
+    )
     if name == _OTHER:
         name = st.text_input(
             t("Hub id or folder"),
@@ -50,8 +52,12 @@ def _choose(t: Translate) -> ModelKey | None:
             help=t("A causal language model with safetensors weights. Code from the hub is never run."),
         ).strip()
     with st.expander(t("Device and number format")):
-        device = st.selectbox(t("Device"), list(_DEVICES), format_func=lambda x: t(_DEVICES[x]), key="device", bind="query-params")
-        dtype = st.selectbox(t("Number format"), list(_DTYPES), format_func=lambda x: t(_DTYPES[x]), key="dtype", bind="query-params")
+        device = st.selectbox(
+            t("Device"), list(_DEVICES), format_func=lambda x: t(_DEVICES[x]), key="device", bind="query-params"
+        )
+        dtype = st.selectbox(
+            t("Number format"), list(_DTYPES), format_func=lambda x: t(_DTYPES[x]), key="dtype", bind="query-params"
+        )
     return ModelKey(name, device, dtype) if name else None
 
 
@@ -88,7 +94,11 @@ def _describe(t: Translate, lm: LanguageModel) -> None:
 
 def _explain(t: Translate, resident: Resident) -> None:
     error = resident.job.error
-    sentence = error.sentence(t) if isinstance(error, Refused) else t("The model could not be loaded. The server's log says why.")
+    sentence = (
+        error.sentence(t)
+        if isinstance(error, Refused)
+        else t("The model could not be loaded. The server's log says why.")
+    )
     st.error(sentence, icon=":material/error:")
     if st.button(t("Try again"), key="reload_model"):
         house().forget(resident.key)

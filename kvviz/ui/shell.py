@@ -74,7 +74,9 @@ def _navigation(t: Translate) -> st.Page:
     folder = Path(__file__).parents[2] / "pages"
     return st.navigation(
         [
-            st.Page(folder / f"{page.name}.py", title=t(page.title), icon=page.icon, url_path=page.name, default=not index)
+            st.Page(
+                folder / f"{page.name}.py", title=t(page.title), icon=page.icon, url_path=page.name, default=not index
+            )
             for index, page in enumerate(PAGES)
         ]
     )

@@ -61,7 +61,9 @@ def run_or_stop(page: Page, wanted: Wanted | None) -> GrowthRun | None:
     working = run is not None and run.job.running
     left, middle, right = st.columns([1, 1, 4], vertical_alignment="center")
     ready = wanted is not None and lm is not None and prompt is not None
-    if left.button(t("Run"), key="run", type="primary", icon=":material/play_arrow:", width="stretch", disabled=not ready):
+    if left.button(
+        t("Run"), key="run", type="primary", icon=":material/play_arrow:", width="stretch", disabled=not ready
+    ):
         desk().begin(wanted, lm, prompt)
         st.rerun()
     if middle.button(t("Stop"), key="stop", icon=":material/stop:", width="stretch", disabled=not working):
@@ -89,7 +91,14 @@ def _sampling(t: Translate) -> tuple[float, float, int]:
     with st.expander(t("How the next token is chosen")):
         left, middle, right = st.columns(3)
         temperature = left.slider(
-            t("Temperature"), 0.0, 2.0, 0.0, 0.1, key="temperature", bind="query-params", help=t("0 is greedy: always the likeliest token.")
+            t("Temperature"),
+            0.0,
+            2.0,
+            0.0,
+            0.1,
+            key="temperature",
+            bind="query-params",
+            help=t("0 is greedy: always the likeliest token."),
         )
         greedy = temperature == 0
         top_p = middle.slider(t("Top-p"), 0.05, 1.0, 1.0, 0.05, key="top_p", bind="query-params", disabled=greedy)
@@ -108,5 +117,7 @@ def _encoded(t: Translate, page: Page, wanted: Wanted | None) -> Prompt | None:
         st.error(refusal.sentence(t), icon=":material/error:")
         return None
     if prompt.typed_controls:
-        st.info(t("What you typed spells control tokens of this model; it reads them as such. They are outlined below."))
+        st.info(
+            t("What you typed spells control tokens of this model; it reads them as such. They are outlined below.")
+        )
     return prompt
