@@ -33,7 +33,7 @@ app: $(READY) $(VENV)/.model  ## Open the app in the browser (the first time: in
 
 .PHONY: class
 class: $(READY) $(VENV)/.model  ## Serve the app to everybody on this network, in public mode
-	KVVIZ_PUBLIC=1 $(BIN)/streamlit run app.py --server.address=0.0.0.0 --server.headless=true $(OPTIONS)
+	KVVIZ_PUBLIC=1 $(BIN)/streamlit run app.py --server.address=0.0.0.0 $(OPTIONS)
 
 .PHONY: test
 test: $(READY) $(VENV)/.dev  ## Run every test, with the trained models and in the browser
@@ -57,7 +57,7 @@ bench: $(READY)  ## Measure the speed (benchmarks/), as ratios in one run
 messages: $(VENV)/.packages  ## Bring the message catalogues up to date with the source
 	@mkdir -p build
 	$(BIN)/pybabel --quiet extract --no-default-keywords -k t:1 -k N_:1 -k Refused:1 --project=kvviz \
-	  --add-location=file --sort-by-file --width=110 --output=build/kvviz.pot kvviz pages $(wildcard app.py)
+	  --add-location=file --sort-by-file --width=110 --output=build/kvviz.pot $(wildcard kvviz pages app.py)
 	$(BIN)/pybabel --quiet update --domain=kvviz --locale=zh_TW --input-file=build/kvviz.pot --output-dir=kvviz/locale \
 	  --init-missing --ignore-obsolete --no-fuzzy-matching --ignore-pot-creation-date --width=110
 
@@ -69,7 +69,7 @@ clean:  ## Remove the environment and what tools left; converted models stay in 
 	rm -rf $(VENV) build kvviz.egg-info .pytest_cache .ruff_cache .hypothesis test-results
 
 # Made anew when its Python has gone, as after an upgrade of the system.
-$(VENV)/pyvenv.cfg: $(if $(wildcard $(BIN)/python),,gone)
+$(VENV)/pyvenv.cfg: $(shell test -x $(BIN)/python || echo gone)
 	@for python in $(PYTHON); do \
 	  if $$python -c '$(SUITABLE)' 2>/dev/null; then \
 	    echo "Making $(VENV) with $$python"; exec $$python -m venv --clear $(VENV); \

@@ -28,7 +28,7 @@ def written(source: str) -> tuple[set[str], list[str]]:
     for call, first in _calls(ast.parse(source)):
         if isinstance(first, ast.Constant) and isinstance(first.value, str):
             messages.add(first.value)
-        elif call == "N_" or any(_makes_text(node) for node in ast.walk(first)):
+        elif call == "N_" or _makes_text(first):
             wrong.append(f"line {first.lineno}: {call}({ast.unparse(first)})")
     return messages, wrong
 
@@ -42,7 +42,11 @@ def _calls(tree: ast.AST) -> Iterable[tuple[str, ast.expr]]:
 
 
 def _makes_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.JoinedStr | ast.BinOp) or (isinstance(node, ast.Constant) and type(node.value) is str)
+    """Whether `node` writes or joins a text; the key in `NAMES["key"]` is none."""
+    if isinstance(node, ast.Subscript):
+        return _makes_text(node.value)
+    text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return text or isinstance(node, ast.JoinedStr | ast.BinOp) or any(map(_makes_text, ast.iter_child_nodes(node)))
 
 
 def problems(messages: set[str], catalogue: Catalog) -> list[str]:

@@ -68,9 +68,7 @@ def _in(module: str, allowed: set[str]) -> bool:
 
 def cycle(sources: Mapping[str, str]) -> list[str] | None:
     """Modules that import each other in a ring, with the `__init__` of every sub-package on the way."""
-    graph = {module: set(_run_by_importing(imports(source, sources), sources)) for module, source in sources.items()}
-    for module, needs in graph.items():
-        needs.discard(module)
+    graph = {module: set(_run_by_importing(module, source, sources)) for module, source in sources.items()}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -78,9 +76,10 @@ def cycle(sources: Mapping[str, str]) -> list[str] | None:
     return None
 
 
-def _run_by_importing(names: Iterable[str], known: Iterable[str]) -> Iterator[str]:
-    for name in names:
-        if name in known:
-            yield name
-            parts = name.split(".")
-            yield from (".".join(parts[:length]) for length in range(2, len(parts)))
+def _run_by_importing(module: str, source: str, known: Iterable[str]) -> Iterator[str]:
+    """Modules that run when `module` is imported; the packages around it are running already."""
+    for name in imports(source, known) & set(known):
+        yield name
+        parts = name.split(".")
+        packages = (".".join(parts[:length]) for length in range(2, len(parts)))
+        yield from (package for package in packages if not module.startswith(f"{package}.") and package != module)

@@ -11,9 +11,9 @@ from tests import layers
 
 ROOT = Path(__file__).parents[1]
 
-LEAVES = {"kvviz.errors", "kvviz.locale", "kvviz.palette", "kvviz.records", "kvviz.units"}
+LEAVES = {"kvviz.errors", "kvviz.locale", "kvviz.palette", "kvviz.records", "kvviz.units", "kvviz.words"}
 FRAMES = {"numpy", "pandas"}
-WEIGHTS = {"accelerate", "gguf", "huggingface_hub", "psutil", "safetensors", "tokenizers"}
+WEIGHTS = {"accelerate", "filelock", "gguf", "huggingface_hub", "psutil", "safetensors", "tokenizers", "tqdm"}
 
 # What a module may import beside the standard library. A row covers the modules inside its package that
 # have none of their own; "kvviz" allows the public API alone.
@@ -23,6 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "kvviz.palette": set(),
     "kvviz.locale": {"babel"},
     "kvviz.records": {"numpy"},
+    "kvviz.words": {"kvviz.locale"},
     "kvviz.geometry": {*LEAVES, *FRAMES, "kvviz.geometry"},
     # Layer kinds come from transformers' own table, so that a new kind is never guessed at; configs, not models.
     "kvviz.geometry.layers": {*LEAVES, "transformers"},
@@ -41,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "kvviz.ui": {
         *LEAVES,
         *FRAMES,
-        *("plotly", "psutil", "streamlit", "torch"),
+        *("plotly", "psutil", "streamlit", "torch", "transformers"),
         *("kvviz", "kvviz.geometry", "kvviz.policies", "kvviz.analysis", "kvviz.models", "kvviz.engine"),
         *("kvviz.figures", "kvviz.ui"),
     },

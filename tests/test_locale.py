@@ -80,7 +80,7 @@ def test_fuzzy_and_obsolete_messages_are_found() -> None:
         't("tokens: " + n)',
         't("{n} tokens".format(n=n))',
         't("one" if n == 1 else "many")',
-        't(NAMES["key"])',
+        't(NAMES["key"] + ".")',
         'Refused("No model " + name)',
         "N_(name)",
     ],
@@ -93,7 +93,7 @@ def test_messages_are_found_where_they_are_written() -> None:
     source = """
 raise Refused("Too long: {n}. "
               "Shorten it.", n=t("inner"))
-st.button(t("Go"), help=shell.t("Help {n}").format(n=t(kind.title)))
+st.button(t("Go"), help=shell.t("Help {n}").format(n=t(kind.title)), key=t(NAMES["key"]))
 STAGES = [N_("Reading"), N_("Writing")]
 weights.t()
 """
