@@ -1,0 +1,1 @@
+"""Language models for kvviz: the catalogue, loading, devices, tokens and prompts."""
