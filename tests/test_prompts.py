@@ -157,6 +157,8 @@ def test_the_template_of_smollm2_is_told_from_the_text(smollm2):
         prompt = encode(smollm2, text, chat=True)
         assert prompt.origins[:24] == ("template",) * 24 and prompt.origins[24] == "user"
         assert users(prompt) == text
+        turn = [{"role": "user", "content": text}]
+        assert list(prompt.ids) == smollm2.tokenizer.apply_chat_template(turn, add_generation_prompt=True)["input_ids"]
     assert encode(smollm2, "Hello", chat=False).origins == ("user",)
     typed = encode(smollm2, "<|im_start|>x")
     assert (typed.ids[0], typed.typed_controls) == (smollm2.tokenizer.bos_token_id, (0,))

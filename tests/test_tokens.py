@@ -176,7 +176,7 @@ def test_smollm2_rebuilds(smollm2, text):
 
 
 def test_every_smollm2_id_agrees_with_decoding_it_alone(smollm2):
-    for number in range(smollm2.vocab_size):
+    for number in range(smollm2.tokenizer.vocab_size):
         assert plain_text(tokens(smollm2.tokenizer, [number])) == smollm2.tokenizer.decode([number])
 
 
