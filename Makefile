@@ -96,8 +96,16 @@ $(VENV)/.dev: requirements-dev.txt $(VENV)/pyvenv.cfg
 	@touch $@
 
 # Here and not in the app alone, so that the first page opens on a model that is ready.
-CONVERT := import kvviz; kvviz.load("smollm2-135m", progress=lambda stage, share: \
-  print(f"\r\033[K{stage} {share:.0%}", end="", flush=True)); print()
+define CONVERT
+import sys, kvviz
+try:
+    kvviz.load("smollm2-135m", progress=lambda stage, share: print(f"\r\033[K{stage} {share:.0%}", end="", flush=True))
+except kvviz.Refused as refusal:
+    sys.exit(str(refusal))
+finally:
+    print()
+endef
+export CONVERT
 $(VENV)/.model: $(VENV)/.packages
-	@$(BIN)/python -c '$(CONVERT)'
+	@$(BIN)/python -c "$$CONVERT"
 	@touch $@
