@@ -72,6 +72,6 @@ def colour(meaning: str, theme: Theme) -> str:
 
 
 def kind_meaning(kind: str) -> str:
-    """The name in `COLOURS` of a layer kind ("full", "sliding", ...); unknown kinds look like layers without K and V."""
+    """The name in `COLOURS` of a layer kind ("full", ...); unknown kinds look like layers without K and V."""
     meaning = _KINDS.get(kind, kind)
     return meaning if meaning in GROUPS[3] else "shared_layer"

@@ -7,9 +7,7 @@ import plotly.graph_objects as go
 
 from kvviz.palette import BACKGROUND, COLOURS, PANEL, TEXT, Theme, colour
 
-FONT = (
-    "'Source Sans', 'Source Sans Pro', 'Noto Sans TC', 'Noto Sans CJK TC', 'PingFang TC', 'Microsoft JhengHei', sans-serif"
-)
+FONT = "'Source Sans', 'Noto Sans TC', 'Noto Sans CJK TC', 'PingFang TC', 'Microsoft JhengHei', sans-serif"
 
 # predicted against measured is told by the style of the line, so that the colour stays free for its meaning
 PREDICTED = {"mode": "lines", "line": {"dash": "dash", "width": 2.5}}

@@ -9,6 +9,7 @@ from kvviz.locale import Translate
 from kvviz.palette import COLOURS, kind_meaning
 from kvviz.ui.components.cells import held_counts, held_mask, packed, panel, pool_size, pooled
 from kvviz.ui.components.styles import palette_css, source
+from kvviz.words import LAYER_KINDS
 
 _HTML = """<div class="kvviz">
 <div class="stage" role="img" tabindex="0"><canvas class="base"></canvas><canvas class="over"></canvas>
@@ -103,16 +104,9 @@ def _panels(
 def _kinds(kinds: Sequence[str], t: Translate) -> dict[str, object]:
     """The kinds once each, with their words and colours, and each row's index into them."""
     names = list(dict.fromkeys(kinds))
-    words = {
-        "full": t("full attention"),
-        "sliding": t("sliding window"),
-        "chunked": t("chunked attention"),
-        "linear": t("fixed state, no K and V"),
-        "shared": t("uses another layer's K and V"),
-    }
     return {
         "looks": [kind_meaning(name).replace("_", "-") for name in names],
-        "words": [words.get(name, name) for name in names],
+        "words": [t(LAYER_KINDS.get(name, name)) for name in names],
         "rows": [names.index(kind) for kind in kinds],
     }
 
@@ -138,7 +132,9 @@ def _sendable(label: str) -> str:
 
 
 def _words(t: Translate, rows: int, seen: int, held: int) -> dict[str, str]:
-    summary = t("KV cache, {layers} layers by {seen} tokens: {held} of {all} places held. Arrow keys read single cells.")
+    summary = t(
+        "KV cache, {layers} layers by {seen} tokens: {held} of {all} places held. Arrow keys read single cells."
+    )
     return {
         "summary": summary.format(layers=rows, seen=f"{seen:,}", held=f"{held:,}", all=f"{rows * seen:,}"),
         "caption": t("A column stands for {pool} tokens: the largest norm among those still held."),

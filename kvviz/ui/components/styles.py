@@ -1,4 +1,4 @@
-"""What the screen components' style sheets and scripts are made of: the palette as CSS variables, files beside this one."""
+"""What the screen components' style sheets and scripts are made of: CSS variables of the palette, files."""
 
 from pathlib import Path
 

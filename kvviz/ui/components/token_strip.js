@@ -101,7 +101,7 @@ function describe({ data }, index) {
 
 function tellOf(strip, index) {
   const inside = index !== null && index !== undefined && index < strip.data.labels.length
-  setText(strip.note, inside ? describe(strip, index) : strip.data.words?.hint ?? "")
+  setText(strip.note, inside ? describe(strip, index) : "")
 }
 
 function showTokens(strip, data) {

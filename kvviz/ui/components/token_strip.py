@@ -16,7 +16,7 @@ ORIGINS = ("user", "template", "bos", "generated")
 
 _HTML = """<div class="kvviz">
 <div class="list" role="listbox" tabindex="0"></div>
-<div class="foot"><span class="legend" style="display: contents"></span><span class="note" aria-live="polite"></span></div>
+<div class="foot"><span class="legend"></span><span class="note" aria-live="polite"></span></div>
 </div>"""
 
 _STRIP = st.components.v2.component(
@@ -103,9 +103,8 @@ def _shares(weights: Sequence[float] | np.ndarray, count: int) -> str:
 
 def _words(t: Translate, count: int) -> dict[str, object]:
     return {
-        "name": t("Text as {count} tokens").format(count=count),
+        "name": t("Tokens of the text: {count}").format(count=count),
         "token": t("Position {position}, id {id}: {label}"),
-        "hint": "",
         "kinds": [t("text"), t("bytes of a split character"), t("special token")],
         "origins": [t("typed text"), t("chat template"), t("start token added"), t("written by the model")],
     }
