@@ -1,7 +1,7 @@
 """Tokenizers of each family, built on the spot."""
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizer, PreTrainedTokenizerFast
 
 SPACE = "\u2581"  # SentencePiece's mark for a space
 FALLBACK = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -66,6 +66,30 @@ def gpt1() -> PreTrainedTokenizerFast:
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     backend.decoder = decoders.BPEDecoder()
     return PreTrainedTokenizerFast(tokenizer_object=backend)
+
+
+class Words(PreTrainedTokenizer):
+    """A tokenizer in plain Python, without a backend to ask: one id a word."""
+
+    def __init__(self) -> None:
+        self._words = ["<unk>", "hello", "cache", "a"]
+        super().__init__(unk_token="<unk>")
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._words)
+
+    def get_vocab(self) -> dict[str, int]:
+        return {word: at for at, word in enumerate(self._words)}
+
+    def _tokenize(self, text: str, **kwargs: object) -> list[str]:
+        return text.split()
+
+    def _convert_token_to_id(self, token: str) -> int:
+        return self.get_vocab().get(token, 0)
+
+    def _convert_id_to_token(self, index: int) -> str | None:
+        return self._words[index] if index < len(self._words) else None
 
 
 def _finish(backend: Tokenizer) -> PreTrainedTokenizerFast:

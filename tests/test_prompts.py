@@ -102,6 +102,13 @@ def test_one_bos_in_chat_whoever_writes_it(build, template):
     assert prompt.ids[0] == 0
 
 
+def test_a_mark_of_every_turn_is_no_beginning():
+    template = "{{ bos_token }}user {{ messages[0]['content'] }}{{ eos_token }}{{ bos_token }}model"
+    prompt = encode(model(small.byte_level(), template), "hi", chat=True)
+    assert prompt.ids.count(0) == 2
+    assert set(prompt.origins) == {"template", "user"}
+
+
 def test_white_space_swallowed_by_a_control_token_does_not_make_it_the_users():
     tokenizer = small.byte_level()
     greedy = {"rstrip": True, "lstrip": True, "special": True, "normalized": False}

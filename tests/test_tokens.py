@@ -123,6 +123,11 @@ def test_an_unknown_id_has_a_name_and_no_bytes():
         assert (found.label, found.raw, found.kind) == ("[id 49155]", b"", "special")
 
 
+def test_an_unknown_id_does_not_begin_the_text():
+    tokenizer = SMALL["no_bos"]
+    check(tokenizer, [49155, *tokenizer("the")["input_ids"]])
+
+
 def test_a_token_added_later_is_seen():
     tokenizer = small.byte_level()
     number = len(tokenizer)
@@ -161,9 +166,16 @@ def test_what_leaves_no_ink_is_shown(text, label):
     assert visible(text) == label
 
 
-def test_a_tokenizer_is_not_kept_alive():
-    tokenizer = small.byte_level()
-    tokens(tokenizer, [5])
+def test_a_tokenizer_in_plain_python():
+    tokenizer = small.Words()
+    check(tokenizer, tokenizer("hello cache a hello")["input_ids"])
+    assert tokens(tokenizer, [9])[0].label == "[id 9]"
+
+
+@pytest.mark.parametrize("build", [small.byte_level, small.Words])
+def test_a_tokenizer_is_not_kept_alive(build):
+    tokenizer = build()
+    tokens(tokenizer, [1])
     alive = weakref.ref(tokenizer)
     del tokenizer
     gc.collect()
