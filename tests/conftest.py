@@ -15,6 +15,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 # A tiny model on sixty cores spends its time waiting for threads.
 os.environ.setdefault("OMP_NUM_THREADS", str(min(4, os.cpu_count() or 1)))
+# Spinning threads would take the cores from the server and the browser that tests run beside this process.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # A generator or a lock kept in the session state fails here instead of on the second click.
 os.environ["STREAMLIT_RUNNER_ENFORCE_SERIALIZABLE_SESSION_STATE"] = "true"
 # The cache folder stays the user's own, so that converting the models once is enough.
