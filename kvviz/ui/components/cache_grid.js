@@ -1,4 +1,3 @@
-const GLOW = 650 // milliseconds a new column glows
 const grids = new WeakMap() // root element -> what it shows
 
 export default function ({ data, parentElement }) {
@@ -9,18 +8,15 @@ export default function ({ data, parentElement }) {
   followTheme(root)
   grid.inks = inksOf(root)
   receive(grid, data)
-  return () => {
-    grid.watch.disconnect()
-    cancelAnimationFrame(grid.frame)
-    grids.delete(root)
-  }
+  // No cleanup is returned: Streamlit also runs that of a call overtaken by the next one, with the grid still on
+  // the page. Everything hangs on the root element and goes with it.
 }
 
 function openGrid(root) {
   const part = name => root.querySelector(`.${name}`)
   const grid = { root, stage: part("stage"), base: part("base"), over: part("over"), tip: part("tip"),
                  legend: part("legend"), caption: part("caption"), spoken: part("spoken"),
-                 glow: [], cursor: null, seen: null, frame: 0, stale: true, draws: 0 }
+                 fresh: null, cursor: null, seen: null, frame: 0, stale: true, draws: 0 }
   grid.watch = new ResizeObserver(() => ask(grid, true))
   grid.watch.observe(grid.stage)
   grid.stage.onpointermove = event => {
@@ -40,9 +36,8 @@ function receive(grid, data) {
   data.countBytes = bytesOf(data.counts)
   const before = grid.data
   grid.given = grid.data = data
-  const still = matchMedia("(prefers-reduced-motion: reduce)").matches
-  if (before && data.live && data.seen > before.seen && before.seen >= data.prefill && !still)
-    grid.glow.push({ from: before.seen, to: data.seen, since: performance.now() })
+  if (before && data.live && data.seen > before.seen && before.seen >= data.prefill)
+    grid.fresh = { from: grid.fresh?.from ?? before.seen, to: data.seen }
   const held = data.stored.reduce((sum, count) => sum + count, 0)
   Object.assign(grid.root.dataset, { seen: data.seen, stored: data.stored.join(","), layers: data.rows, prefill: data.prefill,
     held, live: data.live, selected: data.selected ?? "" })
@@ -54,13 +49,13 @@ function receive(grid, data) {
 // Draws at most once a frame, however often data, size or pointer ask for it.
 function ask(grid, stale) {
   grid.stale ||= stale
-  if (!grid.frame) grid.frame = requestAnimationFrame(now => {
+  if (!grid.frame) grid.frame = requestAnimationFrame(() => {
     grid.frame = 0
-    redraw(grid, now)
+    redraw(grid)
   })
 }
 
-function redraw(grid, now) {
+function redraw(grid) {
   const { inks, base, over, stage } = grid, ratio = devicePixelRatio || 1
   if (!grid.given || !stage.clientWidth) return
   if (grid.stale) {
@@ -72,11 +67,22 @@ function redraw(grid, now) {
     drawGrid(base.getContext("2d"), data, plan, inks, ratio)
     grid.stale = false
     Object.assign(grid.root.dataset, { draws: ++grid.draws, pool: data.pool, columns: data.columns })
+    if (grid.fresh) light(grid)
+    grid.fresh = null
   }
-  const { data } = grid
-  grid.glow = grid.glow.filter(({ since, to }) => now - since < GLOW && to <= data.seen)
-  drawOver(over.getContext("2d"), data, grid.plan, inks, ratio, { glow: grid.glow, cursor: grid.cursor, now })
-  if (grid.glow.length) ask(grid, false)
+  drawOver(over.getContext("2d"), grid.data, grid.plan, inks, ratio, grid.cursor)
+}
+
+// New columns glow and fade as elements of their own: the compositor fades them, nothing is drawn again for it.
+function light({ stage, plan, data, fresh }) {
+  const first = Math.floor(fresh.from / data.pool), last = Math.ceil(fresh.to / data.pool)
+  for (const place of plan.panels) {
+    const glow = stage.appendChild(document.createElement("div"))
+    glow.className = "glow"
+    glow.style.cssText = `left:${place.x + first * plan.cell}px;top:${place.y}px;` +
+      `width:${(last - first) * plan.cell}px;height:${plan.gridHeight}px`
+    glow.onanimationend = () => glow.remove()
+  }
 }
 
 // The plan, with columns merged until each has at least one pixel of the screen.

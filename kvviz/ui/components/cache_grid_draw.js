@@ -41,7 +41,7 @@ function pictureOf(bytes, columns, rows, colours) {
 function hatchOf(pen, inks, ratio) {
   const size = Math.round(8 * ratio), tile = new OffscreenCanvas(size, size), ink = tile.getContext("2d")
   ink.strokeStyle = inks.text
-  ink.globalAlpha = inks.dark ? 0.24 : 0.3
+  ink.globalAlpha = 0.3
   ink.lineWidth = ratio
   for (const shift of [-size, 0, size]) {
     ink.beginPath()
@@ -174,19 +174,12 @@ function drawAxis(pen, data, plan, place, inks) {
   write(pen, inks, place.axisWord, place.x, y + 34)
 }
 
-// What moves: the newest columns fading, the cell under the pointer or cursor, the chosen step.
-function drawOver(pen, data, plan, inks, ratio, { glow, cursor, now }) {
+// What moves: the frame around the newest column, the cell under the pointer or cursor, the chosen step.
+function drawOver(pen, data, plan, inks, ratio, cursor) {
   pen.setTransform(ratio, 0, 0, ratio, 0, 0)
   pen.clearRect(0, 0, plan.width, plan.height)
   const { cell, rowHeight, gridHeight } = plan, decode = inks.value("--decode")
   for (const place of plan.panels) {
-    for (const { from, to, since } of glow) {
-      pen.globalAlpha = 0.9 * Math.max(0, 1 - (now - since) / GLOW)
-      pen.fillStyle = decode
-      const first = Math.floor(from / data.pool), last = Math.ceil(to / data.pool)
-      pen.fillRect(place.x + first * cell, place.y, (last - first) * cell, gridHeight)
-    }
-    pen.globalAlpha = 1
     if (data.live && data.columns && data.seen > data.prefill) newest(pen, plan, place, data.columns - 1, decode)
     if (data.selected !== null && data.selected < data.seen)
       chosen(pen, plan, place, Math.floor(data.selected / data.pool), inks)

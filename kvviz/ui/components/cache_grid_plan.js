@@ -1,6 +1,6 @@
 // Where everything lies, in CSS pixels; the same plan serves drawing, pointer and keyboard.
 const GUTTER = 58, TITLE = 32, BAND_TEXT = 20, BAND = 6, AXIS = 46, BETWEEN = 40, UNDER = 24, MARKS = 10
-const NARROWEST = 1.5 // columns thinner than this take the whole width, one panel under the other
+const NARROWEST = 1.2 // columns thinner than this take the whole width, one panel under the other
 
 function planGrid(data, width) {
   const room = Math.max(1, Math.ceil(data.capacity / data.pool))
@@ -8,7 +8,7 @@ function planGrid(data, width) {
   const beside = data.panels.length > 1 && width >= 720 && (half - GUTTER - 8) / room >= NARROWEST
   const panelWidth = beside ? half : width
   const tall = beside || data.panels.length === 1
-  const rowHeight = Math.max(4, Math.min(tall ? 16 : 12, Math.round((tall ? 330 : 210) / data.rows)))
+  const rowHeight = Math.max(4, Math.min(tall ? 16 : 12, Math.round((tall ? 330 : 200) / data.rows)))
   const height = rowHeight * data.rows
   const cell = Math.min(22, (panelWidth - GUTTER - 8) / room)
   const marks = data.marks && data.marks.rows === 1 ? MARKS : 0
