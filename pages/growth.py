@@ -2,11 +2,13 @@
 
 import streamlit as st
 
+from kvviz.ui.growth.arithmetic import arithmetic
 from kvviz.ui.growth.compare import comparison
+from kvviz.ui.growth.headroom import headroom
 from kvviz.ui.growth.inputs import ask, run_or_stop
 from kvviz.ui.growth.live import show_run
+from kvviz.ui.growth.query import query
 from kvviz.ui.growth.save import save
-from kvviz.ui.growth.story import arithmetic, headroom, query
 from kvviz.ui.shell import open_page
 
 page = open_page("growth")
@@ -16,10 +18,10 @@ if run is None:
     st.caption(page.t("Press Run: the model reads the prompt at once, then writes one token at a time."))
     st.stop()
 
-show_run(page, run, wanted)
-if run.steps and not run.job.running:
+at = show_run(page, run, wanted)
+if at is not None:
     arithmetic(page.t, run)
-    query(page.t, run, run.steps[-1])
+    query(page.t, run, run.steps[at])
     comparison(page, run)
     headroom(page.t, run)
     save(page.t, run)

@@ -9,9 +9,10 @@ page = open_page("home")
 t = page.t
 st.markdown(
     t(
-        "A language model reads and writes one token after another. For each it stores a **key** and a **value** in every layer, "
-        "so that later tokens can look back without computing anything twice. This store is the **KV cache**. What you see here "
-        "is never drawn from a formula alone: a real model runs, and the figures are read from its tensors."
+        "A language model reads and writes one token after another. For each it stores a **key** and a **value** in "
+        "every layer, so that later tokens can look back without computing anything twice. This store is the **KV "
+        "cache**. Nothing here is drawn from a formula alone: a real model runs, and the figures are read from its "
+        "tensors."
     )
 )
 picture(page)

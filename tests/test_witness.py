@@ -31,7 +31,11 @@ def test_one_flipped_bit_is_noticed():
     cache, copy, seen = filled("llama")
     cache.layers[1].values.view(torch.int32)[0, 0, 2, 3] ^= 1
     verdicts = copy.compare(cache, seen)
-    assert [(verdict.key_equal, verdict.value_equal) for verdict in verdicts] == [(True, True), (True, False), (True, True)]
+    assert [(verdict.key_equal, verdict.value_equal) for verdict in verdicts] == [
+        (True, True),
+        (True, False),
+        (True, True),
+    ]
 
 
 def test_a_token_that_left_the_window_is_reported_as_gone():

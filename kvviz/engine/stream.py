@@ -157,7 +157,7 @@ class _Run:
             output = self.lm.model(torch.tensor([ids], device=device), use_cache=self.cache is not None, **options)
         except torch.OutOfMemoryError as error:
             raise Refused(
-                "The device ran out of memory at {count} tokens. Use a shorter text, fewer new tokens or a small model.",
+                "The device ran out of memory at {count} tokens. Use a shorter text or a smaller model.",
                 count=start + len(ids),
             ) from error
         return output.logits[0, -1]

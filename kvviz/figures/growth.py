@@ -9,7 +9,7 @@ from kvviz.palette import Theme, colour, kind_meaning
 from kvviz.words import LAYER_KINDS, PHASES
 
 _MIB = 1024**2
-_MEASURED_POINTS = 60  # more would hide the line of the formula
+_MEASURED_POINTS = 24  # more would hide the line of the formula
 
 
 def cache_growth(
@@ -25,8 +25,8 @@ def cache_growth(
         name, ink = t(LAYER_KINDS.get(kind, kind)), colour(kind_meaning(kind), theme)
         points = _thinned(measured[measured["kind"] == kind])
         figure.add_scatter(
-            x=line["seen_tokens"], y=line["bytes"] / _MIB, name=t("{kind}: formula").format(kind=name), hoverinfo="skip",
-            **_inked(PREDICTED, "line", ink),
+            x=line["seen_tokens"], y=line["bytes"] / _MIB, name=t("{kind}: formula").format(kind=name),
+            hoverinfo="skip", **_inked(PREDICTED, "line", ink),
         )  # fmt: skip
         figure.add_scatter(
             x=points["seen_tokens"], y=points["bytes"] / _MIB, name=t("{kind}: measured").format(kind=name),

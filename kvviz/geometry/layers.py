@@ -65,7 +65,9 @@ def _shape(index: int, kind: str, config: PreTrainedConfig, window: int | None) 
         return LayerShape(index, kind, 1, latent, config.qk_rope_head_dim, window)
     heads = config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // heads
-    return LayerShape(index, kind, _kv_heads(config, heads), width, getattr(config, "v_head_dim", None) or width, window)
+    return LayerShape(
+        index, kind, _kv_heads(config, heads), width, getattr(config, "v_head_dim", None) or width, window
+    )
 
 
 def _kv_heads(config: PreTrainedConfig, heads: int) -> int:

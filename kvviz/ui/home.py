@@ -41,13 +41,19 @@ def _picture(t: Translate, run: GrowthRun, working: bool) -> None:
         return
     now, text = steps[-1], run.text(len(steps) - 1)
     told = t(
-        "{model} has read {read} tokens and written {written}. Its cache now holds {tokens} tokens in {layers} layers: {size}."
+        "{model} has read {read} tokens and written {written}. "
+        "Its cache now holds {tokens} tokens in {layers} layers: {size}."
     )
     st.markdown(
         told.format(
-            model=run.lm.title, read=len(steps[0].fed), written=len(steps), tokens=now.stored, layers=len(now.layers), size=size(now.cache_bytes)
+            model=run.lm.title,
+            read=len(steps[0].fed),
+            written=len(steps),
+            tokens=now.stored,
+            layers=len(now.layers),
+            size=size(now.cache_bytes),
         )
-    )  # fmt: skip
+    )
     token_strip(text.tokens, origins=text.origins, key="home_strip", t=t)
     keys, values = (
         np.concatenate([getattr(step, name) for step in steps], axis=1) for name in ("key_norms", "value_norms")

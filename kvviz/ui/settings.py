@@ -24,7 +24,7 @@ def settings() -> Settings:
 
 def read_settings(environment: dict[str, str]) -> Settings:
     """Settings from `environment`; variables that are not there keep their defaults."""
-    public = environment.get("KVVIZ_PUBLIC", "") not in ("", "0")
+    public = environment.get("KVVIZ_PUBLIC") == "1"
     numbers = {}
     for name in ("max_prompt_tokens", "max_new_tokens", "prefill_chunk", "models"):
         text = environment.get(f"KVVIZ_{name.upper()}", "").strip()

@@ -1,4 +1,4 @@
-"""With and without the cache: both times a token, the speed-up, the tokens computed, and whether the text is the same."""
+"""With and without the cache: times, speed-up, tokens computed, and whether the text is the same."""
 
 import streamlit as st
 
@@ -23,8 +23,8 @@ def comparison(page: Page, run: GrowthRun) -> None:
     prompt, new = len(run.prompt.ids), len(run.steps)
     cached, anew = computed_with_cache(prompt, new), computed_without_cache(prompt, new)
     counts = t(
-        "This run computed {cached} tokens with the cache. Without it the whole text is computed again for each new token: "
-        "{anew}. From one token on that is n against n(n + 1)/2: 5,050 for 100 tokens, 500,500 for 1,000."
+        "This run computed {cached} tokens with the cache. Without it the whole text is computed again for each new "
+        "token: {anew}. From one token on that is n against n(n + 1)/2: 5,050 for 100 tokens, 500,500 for 1,000."
     )
     st.markdown(counts.format(cached=f"{cached:,}", anew=f"{anew:,}"))
     if not run.recomputed:

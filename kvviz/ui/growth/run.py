@@ -63,6 +63,11 @@ class GrowthRun:
         """How many other runs are served before this one's next step."""
         return self._turns.place(self)
 
+    @property
+    def finished_decoding(self) -> bool:
+        """True once the run with the cache has made its last step."""
+        return bool(self.steps) and self.steps[-1].finish is not None
+
     def text(self, upto: int | None = None) -> _Text:
         """Prompt and generated tokens, after step number `upto` (all steps when left out)."""
         chosen = [step.token_id for step in self.steps[: None if upto is None else upto + 1]]

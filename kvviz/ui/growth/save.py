@@ -1,7 +1,9 @@
 """Taking a run away: its numbers as CSV and JSON, and the Python lines that repeat it."""
 
 import json
+from dataclasses import asdict
 
+import pandas as pd
 import streamlit as st
 
 from kvviz.analysis.runs import layers_frame, steps_frame
@@ -32,16 +34,21 @@ def save(t: Translate, run: GrowthRun) -> None:
 
 def as_json(run: GrowthRun) -> str:
     """Settings, prompt ids and labels, every step and every layer of it, as one JSON document."""
-    wanted, steps = run.wanted, list(run.steps)
+    wanted, lm, steps = run.wanted, run.lm, list(run.steps)
+    prompt = zip(run.prompt.tokens, run.prompt.origins, strict=True)
     document = {
-        "settings": wanted.__dict__ | {"model": wanted.model._asdict()},
-        "model": {"title": run.lm.title, "revision": run.lm.revision, "dtype": str(run.lm.dtype), "device": str(run.lm.device)},
-        "prompt": [{"id": token.id, "label": token.label, "origin": origin} for token, origin in zip(run.prompt.tokens, run.prompt.origins, strict=True)],
-        "steps": json.loads(steps_frame(steps).to_json(orient="records")),
-        "layers": json.loads(layers_frame(steps).to_json(orient="records")),
-        "without_cache": json.loads(steps_frame(run.recomputed).to_json(orient="records")),
-    }  # fmt: skip
+        "settings": asdict(wanted) | {"model": wanted.model._asdict()},
+        "model": {"title": lm.title, "revision": lm.revision, "dtype": str(lm.dtype), "device": str(lm.device)},
+        "prompt": [{"id": token.id, "label": token.label, "origin": origin} for token, origin in prompt],
+        "steps": _rows(steps_frame(steps)),
+        "layers": _rows(layers_frame(steps)),
+        "without_cache": _rows(steps_frame(run.recomputed)),
+    }
     return json.dumps(document, ensure_ascii=False, indent=1)
+
+
+def _rows(frame: pd.DataFrame) -> list[dict]:
+    return json.loads(frame.to_json(orient="records"))
 
 
 def as_python(wanted: Wanted) -> str:

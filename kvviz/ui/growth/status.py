@@ -1,0 +1,89 @@
+"""How a run is doing, in a line and in five numbers."""
+
+import streamlit as st
+
+from kvviz.analysis.runs import speed
+from kvviz.errors import Refused
+from kvviz.locale import N_, Translate
+from kvviz.records import Step
+from kvviz.ui.growth.run import GrowthRun, Wanted
+from kvviz.units import size
+
+_ENDS = {
+    "end": N_("The model ended its text after {count} tokens."),
+    "limit": N_("All {count} new tokens are written."),
+    "context": N_("After {count} tokens the model's context is full: it was made for no longer text."),
+}
+
+
+def status(t: Translate, run: GrowthRun, steps: list[Step], wanted: Wanted | None) -> None:
+    """Progress, the way it ended, or what went wrong; and whether the inputs have changed since."""
+    if run.job.error is not None:
+        error = run.job.error
+        told = error.sentence(t) if isinstance(error, Refused) else t("The run failed. The server's log says why.")
+        st.error(told, icon=":material/error:")
+    elif run.job.running:
+        done, goal, told = _progress(t, run, len(steps))
+        st.progress(min(1.0, done / goal), told)
+    elif run.job.stopped:
+        st.info(t("Stopped after {count} tokens.").format(count=len(steps)), icon=":material/stop_circle:")
+    elif steps and steps[-1].finish:
+        st.caption(t(_ENDS[steps[-1].finish]).format(count=len(steps)))
+    if wanted is not None and wanted != run.wanted:
+        told = t("The settings above have changed since; what is shown belongs to the earlier ones.")
+        st.warning(told, icon=":material/history:")
+
+
+def _progress(t: Translate, run: GrowthRun, done: int) -> tuple[int, int, str]:
+    """How many of how many, and in words."""
+    if run.wanted.compare and run.finished_decoding:
+        again = len(run.recomputed)
+        told = t("Again without the cache: token {done} of {goal}")
+        return again, done, told.format(done=again, goal=done)
+    if not done:
+        if run.ahead:
+            return 0, 1, t("Waiting for a turn: {count} ahead of you").format(count=run.ahead)
+        return 0, 1, t("Prefill: {count} tokens at once").format(count=len(run.prompt.ids))
+    goal = run.wanted.max_new_tokens
+    return done, goal, t("Decode: token {done} of {goal}").format(done=done, goal=goal)
+
+
+def numbers(t: Translate, steps: list[Step]) -> None:
+    """Tokens, bytes and times after the last of `steps`."""
+    now, pace = steps[-1], speed(steps)
+    per_token, rate = pace["milliseconds_per_token"], pace["tokens_per_second"]
+    room = t(
+        "The storage behind the tensors. Room is taken for 256 tokens at a time, so that no step copies the cache."
+    )
+    facts = (
+        ("seen", t("Tokens seen"), f"{now.seen:,}", t("{count} stored").format(count=f"{now.stored:,}"), None),
+        ("bytes", t("Cache"), size(now.cache_bytes), t("{bytes} bytes").format(bytes=f"{now.cache_bytes:,}"), None),
+        ("allocated", t("Allocated"), size(now.allocated_bytes), _allocator(t, now), room),
+        ("prefill", t("Prefill"), _ms(pace["prefill_seconds"] * 1000), _together(t, steps[0]), None),
+        ("decode", t("Decode, per token"), _ms(per_token), _rate(t, rate), t("The median of all decode steps so far.")),
+    )
+    for column, (name, label, value, below, helped) in zip(st.columns(5), facts, strict=True):
+        with column.container(key=f"number_{name}", gap=None):
+            st.metric(label, value, help=helped)
+            st.caption(below)
+
+
+def _ms(milliseconds: float | None) -> str:
+    if milliseconds is None:
+        return "–"
+    return f"{milliseconds:,.0f} ms" if milliseconds >= 100 else f"{milliseconds:.1f} ms"
+
+
+def _rate(t: Translate, rate: float | None) -> str:
+    return "" if rate is None else t("{rate} tokens/s").format(rate=f"{rate:,.1f}")
+
+
+def _together(t: Translate, prefill: Step) -> str:
+    return t("{count} tokens at once").format(count=f"{len(prefill.fed):,}")
+
+
+def _allocator(t: Translate, step: Step) -> str:
+    if step.device_bytes is None:
+        return t("{bytes} bytes").format(bytes=f"{step.allocated_bytes:,}")
+    told = t("CUDA allocator: {now}, peak {peak}")
+    return told.format(now=size(step.device_bytes), peak=size(step.device_peak_bytes))
