@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from kvviz.models.catalogue import CATALOGUE
 from kvviz.models.convert import converted
 
 Progress = Callable[[str, float], None]  # (stage in English, marked for translation; share done, 0 to 1)
+
+Turn = Callable[[], AbstractContextManager]
 
 # from_pretrained sets torch's default dtype for all threads while it builds the model
 _building = threading.Lock()
@@ -69,11 +72,15 @@ class _Found:
     note: str = ""
 
 
-def load(name: str, device: str = "auto", dtype: str = "auto", *, progress: Progress | None = None) -> LanguageModel:
+def load(
+    name: str, device: str = "auto", dtype: str = "auto", *, progress: Progress | None = None, turn: Turn = nullcontext
+) -> LanguageModel:
     """Load `name`: "smollm2-135m", "gemma-3-270m", a folder with safetensors, or a hub id.
 
     device: "auto" (CUDA, MPS, CPU), "cpu", "cuda", "cuda:1", "mps". dtype: "auto" (bfloat16 on a GPU, float32
     on a CPU), "float32", "bfloat16", "float16". `progress` gets (stage, share); what it raises ends the loading.
+    The model is built inside `turn()`, as `kvviz.stream` takes one a forward: building changes a setting of torch
+    that holds for every thread.
     Code that comes with a model is never run and pickled weights are never opened.
     Raises Refused, with what to do, for everything that cannot be loaded.
     """
@@ -91,7 +98,8 @@ def load(name: str, device: str = "auto", dtype: str = "auto", *, progress: Prog
     tokenizer = _tokenizer(found.folder, shown)
     report(N_("Loading the weights"), 0.3)
     watched = _interchangeable(config)
-    model = _model(found.folder, shown, number, target, spread, ATTENTION if watched else "eager")
+    with turn():
+        model = _model(found.folder, shown, number, target, spread, ATTENTION if watched else "eager")
     report(N_("Loaded"), 1.0)
     note = found.note if watched else N_("This architecture computes its attention in a way that cannot be observed.")
     where = model.get_input_embeddings().weight.device

@@ -8,8 +8,9 @@ from kvviz.models.loading import LanguageModel
 from kvviz.models.prompts import encode
 from kvviz.ui.components.cache_grid import cache_grid
 from kvviz.ui.components.token_strip import token_strip
-from kvviz.ui.growth.run import GrowthRun, Wanted, shared_turns
+from kvviz.ui.growth.run import GrowthRun, Wanted
 from kvviz.ui.house import ModelKey
+from kvviz.ui.server import shared_turns
 from kvviz.ui.shell import PAGES, Page
 from kvviz.units import size
 

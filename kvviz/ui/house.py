@@ -4,10 +4,12 @@ import gc
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from kvviz.models.loading import LanguageModel, load
 from kvviz.ui.jobs import Job
+from kvviz.ui.turns import Turns
 
 
 class ModelKey(NamedTuple):
@@ -36,8 +38,9 @@ class Resident:
 class ModelHouse:
     """At most `capacity` models; loads run one after the other, so two of them never compete for memory."""
 
-    def __init__(self, capacity: int, loader: Callable[..., LanguageModel] = load) -> None:
+    def __init__(self, capacity: int, turns: Turns, loader: Callable[..., LanguageModel] = load) -> None:
         self._capacity = capacity
+        self._turns = turns
         self._loader = loader
         self._residents: OrderedDict[ModelKey, Resident] = OrderedDict()
         self._changes = threading.Lock()
@@ -61,7 +64,8 @@ class ModelHouse:
     def _load(self, resident: Resident) -> None:
         with self._loading:
             self._make_room(resident)
-            resident.model = self._loader(*resident.key, progress=resident.note)
+            turn = partial(self._turns.take, resident, resident.job.stop)
+            resident.model = self._loader(*resident.key, progress=resident.note, turn=turn)
             # the model's many small objects are here to stay: keep them out of every later collection
             gc.collect()
             gc.freeze()

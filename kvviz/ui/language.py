@@ -3,23 +3,26 @@
 import streamlit as st
 
 from kvviz.locale import LANGUAGES, Translate, translator
+from kvviz.ui.url import from_url, to_url
 
 _KEY = "lang"
 
 
 def choose_language() -> str:
     """Draw the switch and return the language in force, a key of `LANGUAGES`."""
-    return st.segmented_control(
+    from_url(_KEY, list(LANGUAGES), default=_of_browser(st.context.locale))
+    chosen = st.segmented_control(
         "Language · 語言",
         list(LANGUAGES),
         format_func=LANGUAGES.__getitem__,
-        default=_of_browser(st.context.locale),
         required=True,
         key=_KEY,
-        bind="query-params",
         label_visibility="collapsed",
         width="stretch",
+        persist_state="session",
     )
+    to_url(_KEY, default=_of_browser(st.context.locale))
+    return chosen
 
 
 def current_translator() -> Translate:

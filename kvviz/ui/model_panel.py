@@ -1,5 +1,7 @@
 """The side bar's model: which one, where and in which number format, and how far its loading is."""
 
+from collections.abc import Callable
+
 import streamlit as st
 
 from kvviz.errors import Refused
@@ -8,19 +10,15 @@ from kvviz.locale import N_, Translate
 from kvviz.models.catalogue import CATALOGUE, installed
 from kvviz.models.devices import device_title, memory
 from kvviz.models.loading import LanguageModel
-from kvviz.ui.house import ModelHouse, ModelKey, Resident
+from kvviz.ui.house import ModelKey, Resident
+from kvviz.ui.server import house
 from kvviz.ui.settings import settings
+from kvviz.ui.url import from_url, to_url
 from kvviz.units import size
 
 _OTHER = "other"
 _DTYPES = {"auto": N_("automatic"), "float32": "float32", "bfloat16": "bfloat16", "float16": "float16"}
 _DEVICES = {"auto": N_("automatic"), "cpu": "CPU", "cuda": "CUDA", "mps": "MPS"}
-
-
-@st.cache_resource(show_spinner=False)
-def house() -> ModelHouse:
-    """The models of this server, shared by all visitors."""
-    return ModelHouse(settings().models)
 
 
 def model_panel(t: Translate) -> Resident | None:
@@ -39,10 +37,8 @@ def model_panel(t: Translate) -> Resident | None:
 
 
 def _choose(t: Translate) -> ModelKey | None:
-    options = [*CATALOGUE] + [_OTHER] * (not settings().public)
-    name = st.selectbox(
-        t("Model"), options, format_func=lambda option: _option(t, option), key="model", bind="query-params"
-    )
+    names = [*CATALOGUE] + [_OTHER] * (not settings().public)
+    name = _pick("model", names, t("Model"), lambda option: _option(t, option))
     if name == _OTHER:
         name = st.text_input(
             t("Hub id or folder"),
@@ -52,13 +48,17 @@ def _choose(t: Translate) -> ModelKey | None:
             help=t("A causal language model with safetensors weights. Code from the hub is never run."),
         ).strip()
     with st.expander(t("Device and number format")):
-        device = st.selectbox(
-            t("Device"), list(_DEVICES), format_func=lambda x: t(_DEVICES[x]), key="device", bind="query-params"
-        )
-        dtype = st.selectbox(
-            t("Number format"), list(_DTYPES), format_func=lambda x: t(_DTYPES[x]), key="dtype", bind="query-params"
-        )
+        device = _pick("device", list(_DEVICES), t("Device"), lambda option: t(_DEVICES[option]))
+        dtype = _pick("dtype", list(_DTYPES), t("Number format"), lambda option: t(_DTYPES[option]))
     return ModelKey(name, device, dtype) if name else None
+
+
+def _pick(key: str, options: list[str], label: str, shown: Callable[[str], str]) -> str:
+    """A select box whose choice is in the URL; the first option is the default."""
+    from_url(key, options, options[0])
+    chosen = st.selectbox(label, options, format_func=shown, key=key, persist_state="session")
+    to_url(key, options[0])
+    return chosen
 
 
 def _option(t: Translate, name: str) -> str:

@@ -19,9 +19,9 @@ def query(t: Translate, run: GrowthRun, step: Step) -> None:
     else:
         st.caption(t("This model computes its attention itself, so its shapes cannot be shown."))
     told = t(
-        "The new token's query asks one question: which of the stored keys matter to me? Its answer, the weighted sum of "
-        "the values, goes on to the next layer, and nobody ever asks for that query again. Its key and value are what "
-        "every later token will look at, so those two stay."
+        "The new token's query asks one question: which of the stored keys matter to me? Its answer, the weighted sum "
+        "of the values, goes on to the next layer, and nobody ever asks for that query again. Its key and value are "
+        "what every later token will look at, so those two stay."
     )
     st.markdown(told)
     ask = t("Check: are K and V of earlier tokens still the same bits?")

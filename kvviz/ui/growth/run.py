@@ -18,6 +18,7 @@ from kvviz.models.tokens import Token, tokens
 from kvviz.records import Step
 from kvviz.ui.house import ModelKey
 from kvviz.ui.jobs import Job
+from kvviz.ui.server import shared_turns
 from kvviz.ui.settings import settings
 from kvviz.ui.turns import Turns
 
@@ -125,9 +126,3 @@ class Desk:
 def desk() -> Desk:
     """This visitor's desk; cleared away when the tab closes."""
     return Desk()
-
-
-@st.cache_resource(show_spinner=False)
-def shared_turns() -> Turns:
-    """The line at this server's device."""
-    return Turns()
