@@ -52,7 +52,7 @@ class ModelHouse:
             resident = self._residents.get(key)
             if resident is None:
                 resident = self._residents[key] = Resident(key)
-                resident.job = Job(lambda job: self._load(resident)).start()
+                resident.job = Job(lambda job: self._load(resident, job)).start()
             self._residents.move_to_end(key)
             return resident
 
@@ -61,10 +61,10 @@ class ModelHouse:
         with self._changes:
             self._residents.pop(key, None)
 
-    def _load(self, resident: Resident) -> None:
+    def _load(self, resident: Resident, job: Job) -> None:
         with self._loading:
             self._make_room(resident)
-            turn = partial(self._turns.take, resident, resident.job.stop)
+            turn = partial(self._turns.take, resident, job.stop)
             resident.model = self._loader(*resident.key, progress=resident.note, turn=turn)
             # the model's many small objects are here to stay: keep them out of every later collection
             gc.collect()
