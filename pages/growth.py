@@ -2,6 +2,10 @@
 
 import streamlit as st
 
+from kvviz.ui.shell import open_page
+
+page = open_page("growth")
+
 from kvviz.ui.growth.arithmetic import arithmetic
 from kvviz.ui.growth.compare import comparison
 from kvviz.ui.growth.headroom import headroom
@@ -9,9 +13,7 @@ from kvviz.ui.growth.inputs import ask, run_or_stop
 from kvviz.ui.growth.live import show_run
 from kvviz.ui.growth.query import query
 from kvviz.ui.growth.save import save
-from kvviz.ui.shell import open_page
 
-page = open_page("growth")
 wanted = ask(page)
 run = run_or_stop(page, wanted)
 if run is None:

@@ -2,10 +2,12 @@
 
 import streamlit as st
 
-from kvviz.ui.home import picture, ways
 from kvviz.ui.shell import open_page
 
 page = open_page("home")
+
+from kvviz.ui.home import picture, ways
+
 t = page.t
 st.markdown(
     t(

@@ -1,16 +1,20 @@
-"""What every page shares: the way to the pages, the language, the model, the head of the page."""
+"""What every page shares: the way to the pages, the language, the model, the head of the page.
+
+Importing this module is quick: what needs torch is imported when the frame of the page is already on the screen.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import streamlit as st
 
 from kvviz.locale import N_, Translate
 from kvviz.palette import Theme
-from kvviz.ui.house import Resident
 from kvviz.ui.language import choose_language, current_translator
-from kvviz.ui.model_panel import model_panel
+
+if TYPE_CHECKING:
+    from kvviz.ui.house import Resident
 
 _ROUTED = "kvviz.routed"
 
@@ -41,7 +45,7 @@ class Page:
 
     t: Translate
     theme: Theme
-    resident: Resident | None
+    resident: "Resident | None"
 
 
 def navigate() -> None:
@@ -65,6 +69,8 @@ def open_page(name: str) -> Page:
     t = current_translator()
     st.title(t(entry.title), anchor=False)
     st.markdown(t(entry.question))
+    from kvviz.ui.model_panel import model_panel  # seconds, the first time: torch and transformers
+
     with st.sidebar:
         resident = model_panel(t)
     return Page(t, "dark" if st.context.theme.type == "dark" else "light", resident)
