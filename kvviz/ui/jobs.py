@@ -20,8 +20,8 @@ class Job:
     def __init__(self, work: Callable[["Job"], None]) -> None:
         self.stop = threading.Event()
         self.error: Exception | None = None
-        self._work = work
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        # the thread forgets its arguments at the end; a job that kept the work would be a cycle with its owner
+        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
         self._ended = threading.Event()
 
     def start(self) -> "Job":
@@ -49,15 +49,21 @@ class Job:
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(wait)
 
-    def _run(self) -> None:
+    def _run(self, work: Callable[["Job"], None]) -> None:
         try:
-            self._work(self)
+            work(self)
         except Stopped:
             pass
         except Refused as refusal:
-            self.error = refusal
+            self.error = _bare(refusal)
         except Exception as error:
             log.exception("a run failed")
-            self.error = error
+            self.error = _bare(error)
         finally:
             self._ended.set()
+
+
+def _bare(error: Exception) -> Exception:
+    """The error without its tracebacks and causes: their frames would keep caches and half-loaded models alive."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
