@@ -63,17 +63,18 @@ class ModelHouse:
 
     def _load(self, resident: Resident, job: Job) -> None:
         with self._loading:
-            self._make_room(resident)
+            self._make_room()
             turn = partial(self._turns.take, resident, job.stop)
             resident.model = self._loader(*resident.key, progress=resident.note, turn=turn)
             # the model's many small objects are here to stay: keep them out of every later collection
             gc.collect()
             gc.freeze()
 
-    def _make_room(self, newcomer: Resident) -> None:
+    def _make_room(self) -> None:
+        """Let the least used models go; a failed load takes no room, and neither does one that waits its turn."""
         with self._changes:
-            others = [key for key, resident in self._residents.items() if resident is not newcomer]
-            for key in others[: max(0, len(others) - self._capacity + 1)]:
+            present = [key for key, resident in self._residents.items() if resident.model is not None]
+            for key in present[: max(0, len(present) - self._capacity + 1)]:
                 del self._residents[key]
         gc.unfreeze()
         gc.collect()
