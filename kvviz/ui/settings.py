@@ -18,13 +18,15 @@ class Settings:
 
 @cache
 def settings() -> Settings:
-    """The settings of this process, read once. Raises ValueError naming a variable that is not a number above 0."""
+    """The settings of this process, read once. Raises ValueError naming a variable with a wrong value."""
     return read_settings(os.environ)
 
 
 def read_settings(environment: dict[str, str]) -> Settings:
     """Settings from `environment`; variables that are not there keep their defaults."""
-    public = environment.get("KVVIZ_PUBLIC") == "1"
+    public = environment.get("KVVIZ_PUBLIC", "")
+    if public not in ("", "0", "1"):  # "true" taken for off would open a server that was meant to be restricted
+        raise ValueError(f"KVVIZ_PUBLIC must be 1 (on) or 0, not {public!r}")
     numbers = {}
     for name in ("max_prompt_tokens", "max_new_tokens", "prefill_chunk", "models"):
         text = environment.get(f"KVVIZ_{name.upper()}", "").strip()
@@ -32,4 +34,4 @@ def read_settings(environment: dict[str, str]) -> Settings:
             if not text.isdecimal() or int(text) < 1:
                 raise ValueError(f"KVVIZ_{name.upper()} must be a whole number above 0, not {text!r}")
             numbers[name] = int(text)
-    return Settings(public=public, **numbers)
+    return Settings(public=public == "1", **numbers)
