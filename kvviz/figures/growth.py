@@ -24,10 +24,11 @@ def cache_growth(
     for kind, line in predicted.groupby("kind", sort=False):
         name, ink = t(LAYER_KINDS.get(kind, kind)), colour(kind_meaning(kind), theme)
         points = _thinned(measured[measured["kind"] == kind])
-        figure.add_scatter(
-            x=line["seen_tokens"], y=line["bytes"] / _MIB, name=t("{kind}: formula").format(kind=name),
-            hoverinfo="skip", **_inked(PREDICTED, "line", ink),
-        )  # fmt: skip
+        if line["bytes"].any():  # the formula counts K and V; a state of fixed size has neither
+            figure.add_scatter(
+                x=line["seen_tokens"], y=line["bytes"] / _MIB, name=t("{kind}: formula").format(kind=name),
+                hoverinfo="skip", **_inked(PREDICTED, "line", ink),
+            )  # fmt: skip
         figure.add_scatter(
             x=points["seen_tokens"], y=points["bytes"] / _MIB, name=t("{kind}: measured").format(kind=name),
             customdata=points["stored_tokens"], **_inked(MEASURED, "marker", ink),
