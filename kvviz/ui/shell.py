@@ -26,10 +26,11 @@ class PageEntry(NamedTuple):
     title: str
     question: str
     icon: str
+    heading: str = ""  # where it is not the title
 
 
 PAGES = (
-    PageEntry("home", N_("Home"), N_("A microscope for the KV cache of language models."), ":material/home:"),
+    PageEntry("home", N_("Home"), N_("A microscope for the KV cache of language models."), ":material/home:", "kvviz"),
     PageEntry(
         "growth",
         N_("Cache growth"),
@@ -67,7 +68,7 @@ def open_page(name: str) -> Page:
         st.rerun()
     entry = next(page for page in PAGES if page.name == name)
     t = current_translator()
-    st.title(t(entry.title), anchor=False)
+    st.title(entry.heading or t(entry.title), anchor=False)
     st.markdown(t(entry.question))
     from kvviz.ui.model_panel import model_panel  # seconds, the first time: torch and transformers
 

@@ -1,0 +1,80 @@
+"""The live Cache growth page in headless Chromium against the bare engine, on the same machine in turns."""
+
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import kvviz
+from kvviz.models.loading import LanguageModel
+
+_NEW = 256
+_PROMPT = "Once upon a time, in a small village by the sea, there lived a girl who"  # the page's own
+_SEEN = "() => Number(document.querySelector('.st-key-grid .kvviz')?.dataset.seen ?? 0)"
+
+
+def page_against_engine(lm: LanguageModel, rounds: int) -> None:
+    """Tokens a second by the wall clock, from an early token to the last, in both."""
+    from playwright.sync_api import sync_playwright
+
+    with _server() as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=_chromium(), args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.goto(f"{address}/growth?new={_NEW}")
+        page.wait_for_selector(".st-key-run button:enabled", timeout=300_000)
+        pairs = [(_engine(lm), _page(page)) for _ in range(rounds)]
+    bare, live = (statistics.median(rates) for rates in zip(*pairs, strict=True))
+    each = ", ".join(f"{shown / plain:.2f}" for plain, shown in pairs)
+    print(f"live page {live:.1f} tokens/s, bare engine {bare:.1f} tokens/s, ratio {live / bare:.2f} (rounds: {each})")
+
+
+def _engine(lm: LanguageModel) -> float:
+    times = [time.perf_counter() for _ in kvviz.stream(lm, _PROMPT, _NEW)]
+    return (len(times) - 1) / (times[-1] - times[0])
+
+
+def _page(page) -> float:
+    page.click(".st-key-run button")
+    page.wait_for_selector(".st-key-stop button:enabled")
+    page.wait_for_function(f"({_SEEN})() > 30 && ({_SEEN})() < {_NEW}", timeout=120_000)
+    first, begin = page.evaluate(_SEEN), time.perf_counter()
+    page.wait_for_selector(".st-key-stop button:disabled", timeout=300_000)
+    last, end = page.evaluate(_SEEN), time.perf_counter()
+    return (last - first) / (end - begin)
+
+
+@contextmanager
+def _server() -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "streamlit", "run", "app.py", f"--server.port={port}", "--server.headless=true"]
+    root = Path(__file__).parents[1]
+    process = subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        address = f"http://127.0.0.1:{port}"
+        while True:
+            try:
+                urllib.request.urlopen(f"{address}/_stcore/health", timeout=1)
+                break
+            except OSError:
+                time.sleep(0.2)
+        yield address
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _chromium() -> str:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    if not found:
+        sys.exit("The page is measured in Chromium, which was not found. Set CHROMIUM to its program.")
+    return found
