@@ -50,7 +50,7 @@ format: $(VENV)/.dev  ## Mend what ruff can mend by itself
 	$(BIN)/ruff format .
 
 .PHONY: bench
-bench: $(READY)  ## Measure the speed (benchmarks/), as ratios in one run
+bench: $(READY) $(VENV)/.dev  ## Measure the speed (benchmarks/), as ratios in one run
 	@set -e; for each in benchmarks/[a-z]*.py; do echo "$$each"; $(BIN)/python "$$each"; done
 
 .PHONY: messages

@@ -1,5 +1,9 @@
-"""The live Cache growth page in headless Chromium against the bare engine, on the same machine in turns."""
+"""The live Cache growth page in headless Chromium against the bare engine, on the same machine in turns.
 
+python benchmarks/page.py [--rounds 3]
+"""
+
+import argparse
 import os
 import shutil
 import socket
@@ -12,7 +16,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from playwright.sync_api import Page, sync_playwright
+
 import kvviz
+import kvviz.ui  # torch's threads wait as they do in the app
 from kvviz.models.loading import LanguageModel
 
 _NEW = 256
@@ -20,10 +29,12 @@ _PROMPT = "Once upon a time, in a small village by the sea, there lived a girl w
 _SEEN = "() => Number(document.querySelector('.st-key-grid .kvviz')?.dataset.seen ?? 0)"
 
 
-def page_against_engine(lm: LanguageModel, rounds: int) -> None:
+def main() -> None:
     """Tokens a second by the wall clock, from an early token to the last, in both."""
-    from playwright.sync_api import sync_playwright
-
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="times each is measured; the median counts")
+    rounds = parser.parse_args().rounds
+    lm = kvviz.load("smollm2-135m")
     with _server() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=_chromium(), args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1280, "height": 900})
@@ -40,7 +51,7 @@ def _engine(lm: LanguageModel) -> float:
     return (len(times) - 1) / (times[-1] - times[0])
 
 
-def _page(page) -> float:
+def _page(page: Page) -> float:
     page.click(".st-key-run button")
     page.wait_for_selector(".st-key-stop button:enabled")
     page.wait_for_function(f"({_SEEN})() > 30 && ({_SEEN})() < {_NEW}", timeout=120_000)
@@ -78,3 +89,7 @@ def _chromium() -> str:
     if not found:
         sys.exit("The page is measured in Chromium, which was not found. Set CHROMIUM to its program.")
     return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 """Speed of streaming and loading, each as a ratio against the plain alternative in the same run.
 
-python benchmarks/streaming.py [--rounds 3] [--page]
+python benchmarks/streaming.py [--rounds 3]
 """
 
 import argparse
@@ -26,7 +26,6 @@ def main() -> None:
     """Print one line a measurement."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="times each pair is measured; the median counts")
-    parser.add_argument("--page", action="store_true", help="also the live page in Chromium against the bare engine")
     options = parser.parse_args()
     kvviz.load("smollm2-135m")  # converted, and imports done
     seconds = statistics.median(_seconds(lambda: kvviz.load("smollm2-135m")) for _ in range(options.rounds))
@@ -35,10 +34,6 @@ def main() -> None:
     print(f"{lm.title} in {lm.dtype} on {lm.device}, {torch.get_num_threads()} threads")
     for prompt, new in ((SHORT, 64), (LONG, 24)):
         _streaming_against_generate(lm, prompt, new, options.rounds)
-    if options.page:
-        from page import page_against_engine  # needs Playwright and Chromium
-
-        page_against_engine(lm, options.rounds)
 
 
 class _Stamps(BaseStreamer):
