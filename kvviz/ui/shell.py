@@ -51,7 +51,8 @@ class Page:
 
 def navigate() -> None:
     """Show the page the URL asks for, inside the frame that all pages share."""
-    st.set_page_config(page_title="kvviz", page_icon=":material/grid_on:", layout="wide")
+    # an emoji: the browser would fetch a material icon for its tab from fonts.gstatic.com
+    st.set_page_config(page_title="kvviz", page_icon="🔬", layout="wide")
     with st.sidebar:
         choose_language()
     shown = _navigation(current_translator())
