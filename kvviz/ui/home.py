@@ -1,5 +1,7 @@
 """The Home page's picture: one short run of the chosen model, made once and shown to every visitor."""
 
+import threading
+
 import numpy as np
 import streamlit as st
 
@@ -9,19 +11,26 @@ from kvviz.models.prompts import encode
 from kvviz.ui.components.cache_grid import cache_grid
 from kvviz.ui.components.token_strip import token_strip
 from kvviz.ui.growth.run import GrowthRun, Wanted
-from kvviz.ui.house import ModelKey
+from kvviz.ui.house import Resident
 from kvviz.ui.server import shared_turns
 from kvviz.ui.shell import PAGES, Page
+from kvviz.ui.text import failure, plain
 from kvviz.units import size
 
 _TEXT = "The capital of France is"
 _NEW_TOKENS = 24
 
 
-@st.cache_resource(max_entries=4, show_spinner=False)
-def _demonstration(key: ModelKey, _lm: LanguageModel) -> GrowthRun:
+_starting = threading.Lock()  # two visitors who come at once see the same run
+
+
+def _demonstration(resident: Resident, lm: LanguageModel) -> GrowthRun:
     """The run for one model; it goes on in its own thread whoever comes and goes."""
-    return GrowthRun(Wanted(key, _TEXT, max_new_tokens=_NEW_TOKENS), _lm, encode(_lm, _TEXT), shared_turns())
+    with _starting:
+        if resident.demonstration is None:
+            wanted = Wanted(resident.key, _TEXT, max_new_tokens=_NEW_TOKENS)
+            resident.demonstration = GrowthRun(wanted, lm, encode(lm, _TEXT), shared_turns())
+        return resident.demonstration
 
 
 def picture(page: Page) -> None:
@@ -30,7 +39,12 @@ def picture(page: Page) -> None:
     if lm is None:
         st.caption(page.t("The picture appears here as soon as the model is loaded."))
         return
-    run = _demonstration(page.resident.key, lm)
+    run = _demonstration(page.resident, lm)
+    if run.job.error is not None:
+        st.error(failure(run.job.error, page.t), icon=":material/error:")
+        if st.button(page.t("Try again"), key="demonstrate"):
+            page.resident.demonstration = None
+            st.rerun()
     st.fragment(_picture, run_every=0.25 if run.job.running else None)(page.t, run, run.job.running)
 
 
@@ -47,7 +61,7 @@ def _picture(t: Translate, run: GrowthRun, working: bool) -> None:
     )
     st.markdown(
         told.format(
-            model=run.lm.title,
+            model=plain(run.lm.title),
             read=len(steps[0].fed),
             written=len(steps),
             tokens=now.stored,

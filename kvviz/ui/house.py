@@ -28,6 +28,7 @@ class Resident:
         self.stage = ""
         self.share = 0.0
         self.model: LanguageModel | None = None
+        self.demonstration: object | None = None  # Home's run of this model, let go together with it
         self.job: Job
 
     def note(self, stage: str, share: float) -> None:

@@ -13,6 +13,7 @@ from kvviz.models.loading import LanguageModel
 from kvviz.ui.house import ModelKey, Resident
 from kvviz.ui.server import house
 from kvviz.ui.settings import settings
+from kvviz.ui.text import plain, sentence
 from kvviz.ui.url import from_url, to_url
 from kvviz.units import size
 
@@ -89,17 +90,17 @@ def _describe(t: Translate, lm: LanguageModel) -> None:
             total=size(used.total),
         )
     )
-    st.caption(lm.source + (". " + t(lm.note) if lm.note else ""))
+    st.caption(plain(lm.source) + (". " + t(lm.note) if lm.note else ""))
 
 
 def _explain(t: Translate, resident: Resident) -> None:
     error = resident.job.error
-    sentence = (
-        error.sentence(t)
+    told = (
+        sentence(error, t)
         if isinstance(error, Refused)
         else t("The model could not be loaded. The server's log says why.")
     )
-    st.error(sentence, icon=":material/error:")
+    st.error(told, icon=":material/error:")
     if st.button(t("Try again"), key="reload_model"):
         house().forget(resident.key)
         st.rerun()

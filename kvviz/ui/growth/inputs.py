@@ -9,6 +9,7 @@ from kvviz.ui.components.token_strip import token_strip
 from kvviz.ui.growth.run import GrowthRun, Wanted, desk
 from kvviz.ui.settings import settings
 from kvviz.ui.shell import Page
+from kvviz.ui.text import sentence
 
 # option -> (name, text); the texts are given to the model as they are, in every language of the screen
 PRESETS = {
@@ -33,7 +34,8 @@ def ask(page: Page) -> Wanted | None:
     _preset(t)
     text = st.text_area(t("Prompt"), key="prompt", persist_state="session", height=100)
     left, middle, right = st.columns([2, 1, 1], vertical_alignment="bottom")
-    new = left.slider(t("New tokens"), 1, settings().max_new_tokens, 64, key="new", bind="query-params")
+    most = settings().max_new_tokens
+    new = left.slider(t("New tokens"), 1, max(2, most), min(64, most), key="new", bind="query-params")
     chat = middle.toggle(
         t("Chat template"),
         key="chat",
@@ -50,7 +52,7 @@ def ask(page: Page) -> Wanted | None:
     )
     if page.resident is None:
         return None
-    return Wanted(page.resident.key, text, chat, new, temperature, top_p, seed, compare and temperature == 0)
+    return Wanted(page.resident.key, text, chat, min(new, most), temperature, top_p, seed, compare and temperature == 0)
 
 
 def run_or_stop(page: Page, wanted: Wanted | None) -> GrowthRun | None:
@@ -114,7 +116,7 @@ def _encoded(t: Translate, page: Page, wanted: Wanted | None) -> Prompt | None:
     try:
         prompt = encode(lm, wanted.text, chat=wanted.chat, limit=settings().max_prompt_tokens)
     except Refused as refusal:
-        st.error(refusal.sentence(t), icon=":material/error:")
+        st.error(sentence(refusal, t), icon=":material/error:")
         return None
     if prompt.typed_controls:
         st.info(

@@ -3,10 +3,10 @@
 import streamlit as st
 
 from kvviz.analysis.runs import speed
-from kvviz.errors import Refused
 from kvviz.locale import N_, Translate
 from kvviz.records import Step
 from kvviz.ui.growth.run import GrowthRun, Wanted
+from kvviz.ui.text import failure
 from kvviz.units import size
 
 _ENDS = {
@@ -19,9 +19,7 @@ _ENDS = {
 def status(t: Translate, run: GrowthRun, steps: list[Step], wanted: Wanted | None) -> None:
     """Progress, the way it ended, or what went wrong; and whether the inputs have changed since."""
     if run.job.error is not None:
-        error = run.job.error
-        told = error.sentence(t) if isinstance(error, Refused) else t("The run failed. The server's log says why.")
-        st.error(told, icon=":material/error:")
+        st.error(failure(run.job.error, t), icon=":material/error:")
     elif run.job.running:
         done, goal, told = _progress(t, run, len(steps))
         st.progress(min(1.0, done / goal), told)
