@@ -42,3 +42,12 @@ def test_observers_do_not_change_the_result():
         plain = lm.model(ids, use_cache=False).logits
         with observe(lambda call: None):
             assert torch.equal(plain, lm.model(ids, use_cache=False).logits)
+
+
+def test_a_batch_is_computed_sequence_by_sequence():
+    lm = FAMILIES["gpt_oss"]()
+    ids = torch.tensor([[11, 12, 13, 14, 15], [99, 44, 12, 200, 31]])
+    with torch.inference_mode():
+        both = lm.model(ids, use_cache=False).logits
+        alone = [lm.model(row[None], use_cache=False).logits[0] for row in ids]
+    assert torch.allclose(both, torch.stack(alone), atol=1e-4)

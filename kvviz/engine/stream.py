@@ -13,8 +13,9 @@ from transformers import DynamicCache
 
 from kvviz.engine.cache import layer_states, new_cache
 from kvviz.engine.norms import newest_norms
-from kvviz.engine.probe import AttentionCall, observe
+from kvviz.engine.probe import observe
 from kvviz.engine.sampling import Choice, Sampler
+from kvviz.engine.scores import AttentionCall
 from kvviz.errors import Refused
 from kvviz.geometry.layers import LayerShape, layer_shapes
 from kvviz.models.loading import LanguageModel
