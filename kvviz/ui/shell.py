@@ -12,6 +12,7 @@ import streamlit as st
 from kvviz.locale import N_, Translate
 from kvviz.palette import Theme
 from kvviz.ui.language import choose_language, current_translator
+from kvviz.ui.url import PAGE
 
 if TYPE_CHECKING:
     from kvviz.ui.house import Resident
@@ -57,6 +58,7 @@ def navigate() -> None:
         choose_language()
     shown = _navigation(current_translator())
     st.session_state[_ROUTED] = True
+    st.session_state[PAGE] = shown.url_path
     shown.run()
 
 

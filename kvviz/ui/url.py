@@ -8,18 +8,27 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+PAGE = "kvviz.page"  # where the session keeps the path of the page it shows
+
 
 def from_url(key: str, options: Sequence[str], default: str) -> None:
-    """Before the widget `key` is drawn for the first time: start it with the URL's choice, or `default`."""
-    if key not in st.session_state:
-        asked = st.query_params.get(key)
+    """Before the widget `key` is drawn on a page for the first time: the URL's choice, the one kept, or `default`."""
+    page, kept = st.session_state.get(_kept(key), (None, None))
+    # The same key on another page is another widget to Streamlit, which forgets what the visitor has not clicked on.
+    if key not in st.session_state or page != st.session_state.get(PAGE):
+        asked = st.query_params.get(key, kept)
         st.session_state[key] = asked if asked in options else default
 
 
 def to_url(key: str, default: str) -> None:
-    """After it is drawn: the choice into the URL, nothing for the default."""
+    """After it is drawn: the choice into the URL, nothing for the default; and kept for other pages."""
     chosen = st.session_state[key]
+    st.session_state[_kept(key)] = st.session_state.get(PAGE), chosen
     if chosen == default:
         st.query_params.pop(key, None)
     elif st.query_params.get(key) != chosen:
         st.query_params[key] = chosen
+
+
+def _kept(key: str) -> str:
+    return f"kvviz.kept.{key}"
