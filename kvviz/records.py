@@ -1,9 +1,11 @@
-"""What one forward of a run leaves behind: numbers and text, no tensors."""
+"""What a forward leaves behind: numbers and text, no tensors."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+
+POOL = 64  # cells a side of the small map kept of every head
 
 
 class LayerState(NamedTuple):
@@ -59,3 +61,36 @@ class Step:
     def computed(self) -> int:
         """Tokens the model computed in this step."""
         return len(self.fed)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LayerMeasures:
+    """Measures of one layer; arrays are float32 (H, T) over keys or queries unless said otherwise.
+
+    Over keys: received (sum over queries of A), self_attention (the diagonal of it), peak (largest A[q, k] of a
+    later query times its choices: 1 = uniform), peak_probability (largest A of a later query), contribution (norm of
+    what the value adds to the residual stream, None where the output projection is not known), visible (T,) int:
+    queries that may look at the key, last_visible (T,) bool: the last query still may.
+    Over queries: choices (T,) int: keys it may look at (q + 1, at most the window), entropy (nats), first (mass on
+    token 0), distance (mean of q - k), sink (mass of a learned sink, zeros for a model without), previous, duplicate,
+    induction (mass on the token before; on equal tokens; on what came after equal tokens).
+    pooled (H, POOL, POOL): largest A of each cell of queries x keys.
+    """
+
+    layer: int
+    received: np.ndarray
+    self_attention: np.ndarray
+    peak: np.ndarray
+    peak_probability: np.ndarray
+    contribution: np.ndarray | None
+    visible: np.ndarray
+    choices: np.ndarray
+    last_visible: np.ndarray
+    entropy: np.ndarray
+    first: np.ndarray
+    distance: np.ndarray
+    sink: np.ndarray
+    previous: np.ndarray
+    duplicate: np.ndarray
+    induction: np.ndarray
+    pooled: np.ndarray

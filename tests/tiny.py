@@ -181,6 +181,72 @@ def tiny_gpt_oss() -> LanguageModel:
     )
 
 
+@cache
+def tiny_gemma2() -> LanguageModel:
+    """Soft-capped scores, alternating sliding (window 8) and full layers."""
+    return _build(
+        config(
+            "Gemma2Config",
+            num_hidden_layers=4,
+            head_dim=16,
+            query_pre_attn_scalar=16,
+            sliding_window=8,
+            attn_logit_softcapping=5.0,
+            tie_word_embeddings=False,
+        )
+    )
+
+
+@cache
+def tiny_phi3() -> LanguageModel:
+    """Queries, keys and values from one projection."""
+    return _build(config("Phi3Config", sliding_window=None))
+
+
+@cache
+def tiny_gpt_neox() -> LanguageModel:
+    """Rotary positions on a part of each head, attention and MLP side by side."""
+    sizes = {"num_key_value_heads": None, "head_dim": None}
+    return _build(config("GPTNeoXConfig", **sizes, rotary_pct=0.5))
+
+
+@cache
+def tiny_opt() -> LanguageModel:
+    """Learned positions with an offset."""
+    return _build(
+        transformers.OPTConfig(
+            vocab_size=VOCABULARY,
+            hidden_size=48,
+            word_embed_proj_dim=48,
+            ffn_dim=64,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            max_position_embeddings=CONTEXT,
+            init_std=0.3,
+            bos_token_id=0,
+            eos_token_id=1,
+            pad_token_id=2,
+        )
+    )
+
+
+@cache
+def tiny_bloom() -> LanguageModel:
+    """Computes its attention itself, with ALiBi: cannot be observed."""
+    return _build(
+        transformers.BloomConfig(
+            vocab_size=VOCABULARY,
+            hidden_size=48,
+            n_layer=3,
+            n_head=4,
+            initializer_range=0.3,
+            bos_token_id=0,
+            eos_token_id=1,
+            pad_token_id=2,
+        )
+    )
+
+
 FAMILIES: dict[str, Callable[[], LanguageModel]] = {
     "llama": tiny_llama,
     "mistral": tiny_mistral,
@@ -189,4 +255,9 @@ FAMILIES: dict[str, Callable[[], LanguageModel]] = {
     "qwen3_next": tiny_qwen3_next,
     "deepseek": tiny_deepseek,
     "gpt_oss": tiny_gpt_oss,
+    "gemma2": tiny_gemma2,
+    "phi3": tiny_phi3,
+    "gpt_neox": tiny_gpt_neox,
+    "opt": tiny_opt,
+    "bloom": tiny_bloom,
 }
