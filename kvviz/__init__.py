@@ -18,7 +18,7 @@ _HOMES = {
     "load": ("kvviz.models.loading", "load"),
     "encode": ("kvviz.models.prompts", "encode"),
     "stream": ("kvviz.engine.stream", "stream"),
-    "attention": ("kvviz.engine.summary", "attention"),
+    "attention": ("kvviz.summary", "attention"),
     "frame": ("kvviz.analysis.runs", "steps_frame"),
     "figures": ("kvviz.figures", None),
     "Refused": ("kvviz.errors", "Refused"),

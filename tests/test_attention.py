@@ -8,7 +8,7 @@ from kvviz.analysis.attention import ATTENDED, NEVER, OUT_OF_WINDOW, TOO_NEW, at
 from kvviz.engine.measures import measure_blocks
 from kvviz.engine.probe import ATTENTION
 from kvviz.engine.scores import Block
-from kvviz.engine.summary import attention
+from kvviz.summary import attention
 from kvviz.records import POOL
 from tests.tiny import FAMILIES
 

@@ -32,11 +32,18 @@ ALLOWED: dict[str, set[str]] = {
     "kvviz.models": {*LEAVES, *WEIGHTS, "numpy", "torch", "transformers", "kvviz.geometry", "kvviz.models"},
     # Every model is loaded with the probe, so the probe itself may know nothing of models.
     "kvviz.models.loading": {*LEAVES, *WEIGHTS, "torch", "transformers", "kvviz.models", "kvviz.engine.probe"},
-    "kvviz.engine.probe": {*LEAVES, "torch", "transformers"},
+    "kvviz.engine.scores": {*LEAVES, "torch"},
+    "kvviz.engine.probe": {*LEAVES, "torch", "transformers", "kvviz.engine.scores"},
     "kvviz.engine": {
         *LEAVES,
         *("numpy", "torch", "transformers"),
         *("kvviz.geometry", "kvviz.policies", "kvviz.models", "kvviz.engine"),
+    },
+    # What kvviz.attention gives: the engine's measures and the frames made of them in one object.
+    "kvviz.summary": {
+        *LEAVES,
+        *FRAMES,
+        *("torch", "kvviz.geometry", "kvviz.analysis", "kvviz.models", "kvviz.engine"),
     },
     "kvviz.figures": {*LEAVES, *FRAMES, "plotly", "kvviz.figures"},
     "kvviz.ui": {
@@ -44,7 +51,7 @@ ALLOWED: dict[str, set[str]] = {
         *FRAMES,
         *("plotly", "psutil", "streamlit", "torch", "transformers"),
         *("kvviz", "kvviz.geometry", "kvviz.policies", "kvviz.analysis", "kvviz.models", "kvviz.engine"),
-        *("kvviz.figures", "kvviz.ui"),
+        *("kvviz.summary", "kvviz.figures", "kvviz.ui"),
     },
     "kvviz": {*LEAVES, "kvviz.geometry", "kvviz.policies", "kvviz.analysis", "kvviz.models", "kvviz.engine"},
     "pages": {*LEAVES, "streamlit", "kvviz", "kvviz.geometry", "kvviz.analysis", "kvviz.figures", "kvviz.ui"},
