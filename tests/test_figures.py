@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -29,9 +30,14 @@ def translated(message: str) -> str:
     return f"‹{message}›"
 
 
-def growth(family: str, t: Callable[[str], str] = str, theme: str = "light", new: int = 30) -> go.Figure:
-    lm = FAMILIES[family]()
-    steps = list(stream(lm, TEXT, new))
+@cache
+def steps_of(family: str) -> list[Step]:
+    """30 tokens written by a tiny model."""
+    return list(stream(FAMILIES[family](), TEXT, 30))
+
+
+def growth(family: str, t: Callable[[str], str] = str, theme: str = "light") -> go.Figure:
+    lm, steps = FAMILIES[family](), steps_of(family)
     predicted = predicted_frame(layer_shapes(lm.config), lm.dtype.itemsize, steps[-1].seen)
     return figures.cache_growth(kinds_frame(steps), predicted, t, theme)
 
@@ -111,8 +117,7 @@ def test_measured_points_lie_on_the_line_of_the_formula(family: str) -> None:
 
 @pytest.mark.parametrize("family", list(FAMILIES))
 def test_what_is_drawn_is_what_the_tensors_hold(family: str) -> None:
-    lm = FAMILIES[family]()
-    steps = list(stream(lm, TEXT, 30))
+    steps = steps_of(family)
     drawn = sum(np.asarray(trace.y)[-1] for trace in growth(family).data if trace.name.endswith(": measured"))
     assert drawn * MIB == pytest.approx(steps[-1].cache_bytes)
 

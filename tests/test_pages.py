@@ -29,6 +29,7 @@ from tests.tiny import CONTEXT, tiny_gemma3, tiny_gpt2, tiny_llama
 from tests.waiting import background, until
 
 APP = Path(__file__).parents[1] / "app.py"
+FRESH_SERVER = PagesManager.__init__  # before any test changes it
 PROMPT = "the cat and the dog"
 MODELS = {"smollm2-135m": tiny_llama, "gemma-3-270m": tiny_gemma3}
 
@@ -160,8 +161,9 @@ def served_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def quick_house(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Collections of garbage take longer than these pages."""
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search of all installed packages for components, and collections of garbage, take longer than these pages."""
+    monkeypatch.setattr("streamlit.components.v2.manifest_scanner.scan_component_manifests", list)
     for name in ("collect", "freeze", "unfreeze"):
         monkeypatch.setattr(f"kvviz.ui.house.gc.{name}", lambda: None)
 
@@ -552,6 +554,17 @@ def test_growth_on_a_server_with_a_small_limit(visit: Visit, monkeypatch: pytest
     at = visit.settle()
     sound(at)
     assert len(visit.desk.run.steps) == limit
+
+
+def test_a_deep_link_as_the_first_request_after_the_start(visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has run app.py yet, so Streamlit runs the page's file alone; the frame must be around it all the same."""
+    monkeypatch.setattr(PagesManager, "__init__", FRESH_SERVER)
+    visit.at.query_params["lang"] = "zh-TW"
+    at = visit.at.switch_page("pages/growth.py").run()
+    sound(at)
+    assert at.button_group(key="lang").value == "zh-TW"
+    assert at.title[0].value == translator("zh-TW")("Cache growth")
+    assert at.selectbox(key="model").value == "smollm2-135m" and at.button(key="run")
 
 
 # --- What people type
