@@ -179,3 +179,22 @@ def _mean(values: np.ndarray, axis: int) -> np.ndarray:
     known = np.isfinite(values)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(known, values, 0).sum(axis=axis) / known.sum(axis=axis)
+
+
+def sink_share_frame(
+    layers: Sequence[LayerMeasures], heads: pd.DataFrame, epsilon: float = 0.3, *, diagonal: bool = True
+) -> pd.DataFrame:
+    """One row a layer and head: how much of its attention goes to the keys that are sinks in that head.
+
+    The queries before a sink count too; `heads` (`heads_frame`) lends its columns. Adds: sink_share (0 to 1),
+    sinks (their number, the last `NOISY_END` keys left out).
+    """
+    shares, counts = [], []
+    for layer in layers:
+        with np.errstate(invalid="ignore"):
+            is_sink = mean_received(layer, diagonal) > epsilon
+        if is_sink.shape[1] > NOISY_END:
+            is_sink[:, -NOISY_END:] = False
+        shares.append((layer.received * is_sink).sum(axis=1) / layer.received.sum(axis=1))
+        counts.append(is_sink.sum(axis=1))
+    return heads.assign(sink_share=np.concatenate(shares), sinks=np.concatenate(counts))

@@ -24,8 +24,10 @@ ATTENTION = "kvviz"
 _QUERY_BLOCK = 256  # rows of the score matrix held at once where SDPA cannot be used
 
 Observer = Callable[[AttentionCall], None]
+Editor = Callable[[AttentionCall], AttentionCall]
 
 _observer: ContextVar[Observer | None] = ContextVar("kvviz_attention_observer", default=None)
+_editor: ContextVar[Editor | None] = ContextVar("kvviz_attention_editor", default=None)
 
 
 @contextmanager
@@ -38,17 +40,28 @@ def observe(observer: Observer) -> Iterator[None]:
         _observer.reset(token)
 
 
+@contextmanager
+def edit(editor: Editor) -> Iterator[None]:
+    """Let `editor` change every attention call of this context before it is computed (and observed)."""
+    token = _editor.set(editor)
+    try:
+        yield
+    finally:
+        _editor.reset(token)
+
+
 def attend(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, None]:
     """The model's attention, (batch, queries, heads, value_width), by SDPA or by its own arithmetic."""
     call = AttentionCall(module.layer_idx, module, query, key, value, attention_mask, options)
-    observer = _observer.get()
-    if observer is not None:
+    if (editor := _editor.get()) is not None:
+        call = editor(call)
+    if (observer := _observer.get()) is not None:
         observer(call)
     if options.get("softcap") is not None or options.get("s_aux") is not None:
         return _attend_in_blocks(call), None
-    return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+    return sdpa_attention_forward(module, call.query, call.key, call.value, call.mask, **call.options)
 
 
 def _attend_in_blocks(call: AttentionCall) -> Tensor:

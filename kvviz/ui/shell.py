@@ -38,6 +38,12 @@ PAGES = (
         N_("What does a model keep of every token it reads and writes, and what does that cost?"),
         ":material/grid_on:",
     ),
+    PageEntry(
+        "attention",
+        N_("Attention"),
+        N_("Which tokens does everybody look at, and which does nobody ever look at again?"),
+        ":material/visibility:",
+    ),
 )
 
 
@@ -52,8 +58,7 @@ class Page:
 
 def navigate() -> None:
     """Show the page the URL asks for, inside the frame that all pages share."""
-    # an emoji: the browser would fetch a material icon for its tab from fonts.gstatic.com
-    st.set_page_config(page_title="kvviz", page_icon="🔬", layout="wide")
+    _configure()
     with st.sidebar:
         choose_language()
     shown = _navigation(current_translator())
@@ -67,6 +72,7 @@ def open_page(name: str) -> Page:
     if not st.session_state.get(_ROUTED):
         # Streamlit's older mechanism runs a file in pages/ without app.py when a deep link is the first
         # request after the server starts; registering the navigation switches to app.py from the next run on.
+        _configure()
         _navigation(current_translator())
         st.rerun()
     entry = next(page for page in PAGES if page.name == name)
@@ -78,6 +84,11 @@ def open_page(name: str) -> Page:
     with st.sidebar:
         resident = model_panel(t)
     return Page(t, "dark" if st.context.theme.type == "dark" else "light", resident)
+
+
+def _configure() -> None:
+    # an emoji: the browser would fetch a material icon for its tab from fonts.gstatic.com
+    st.set_page_config(page_title="kvviz", page_icon="🔬", layout="wide")
 
 
 def _navigation(t: Translate) -> st.Page:

@@ -1,0 +1,1 @@
+"""The Attention page in parts: the text, the measuring run, and one module for each question."""

@@ -1,0 +1,23 @@
+"""Attention: sinks, tokens nobody looks at, and maps that hold at any length."""
+
+import streamlit as st
+
+from kvviz.ui.shell import open_page
+
+page = open_page("attention")
+
+from kvviz.ui.attention.inputs import ask, run_or_stop
+from kvviz.ui.attention.live import show_run
+from kvviz.ui.attention.sinks import sinks
+
+wanted = ask(page)
+run = run_or_stop(page, wanted)
+if run is None:
+    st.caption(
+        page.t("Press Measure: the model reads the text once, and every head's attention is measured on the way.")
+    )
+    st.stop()
+
+summary = show_run(page, run, wanted)
+if summary is not None:
+    layer, head = sinks(page, summary)
