@@ -84,8 +84,11 @@ def _serving(log: Path) -> Iterator[str]:
     port = _free_port()
     options = {"server.port": port, "server.address": "127.0.0.1", "server.headless": "true"}
     command = [sys.executable, "-m", "streamlit", "run", "app.py", *(f"--{key}={options[key]}" for key in options)]
+    # Streamlit's own state of a v2 component (its _WriteThrough) cannot be pickled.
+    environment = os.environ | {"STREAMLIT_RUNNER_ENFORCE_SERIALIZABLE_SESSION_STATE": "false"}
+    quiet = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
     with log.open("w") as file:
-        server = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
+        server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, **quiet)
     try:
         address = f"http://127.0.0.1:{port}"
         _wait_until_ready(address, server, log)
