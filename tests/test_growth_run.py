@@ -22,6 +22,7 @@ from tests.tiny import tiny_gemma3, tiny_llama
 from tests.waiting import background, until
 
 FIRST, SECOND = "the cat and the dog", "one two three four"
+LONG = "one"  # goes on for 200 tokens
 
 
 class GatedTurns(Turns):
@@ -180,7 +181,7 @@ def sit(desk: Desk, text: str, new: int = 12) -> GrowthRun:
 
 
 def test_a_new_run_at_a_desk_stops_the_former(desk: Desk) -> None:
-    former = sit(desk, FIRST, 200)
+    former = sit(desk, LONG, 200)
     until(lambda: former.steps)
     run = sit(desk, SECOND)
     assert not former.job.running and former.job.stopped
@@ -200,13 +201,14 @@ def test_a_new_run_begins_even_when_the_former_waits_in_line(desk: Desk) -> None
 
 
 def test_a_closed_tab_ends_the_work_and_frees_the_cache(desk: Desk) -> None:
-    run = sit(desk, FIRST, 200)
+    run = sit(desk, LONG, 200)
     until(lambda steps=run.steps: len(steps) > 2)
-    job, cache = run.job, weakref.ref(run.cache)
+    job, steps, cache = run.job, run.steps, weakref.ref(run.cache)
     del run
     desk.leave()
     job.join(5)
     assert not job.running and desk.run is None
+    assert len(steps) < 200, "it went on to its end"
     assert cache() is None
 
 
@@ -219,7 +221,7 @@ def test_an_ended_run_and_its_cache_go_with_the_visitor(desk: Desk, how: str, mo
     if how == "failed":
         monkeypatch.setattr(run_module, "stream", breaking)
         monkeypatch.setattr(jobs.log, "exception", lambda message: None)  # pytest keeps what is logged
-    run = sit(desk, FIRST, 200 if how == "stopped" else 4)
+    run = sit(desk, LONG, 200 if how == "stopped" else 4)
     until(lambda steps=run.steps: steps)
     if how == "stopped":
         run.job.cancel()

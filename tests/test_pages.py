@@ -793,6 +793,7 @@ def test_a_visit_to_home_and_back_keeps_the_run(visit: Visit) -> None:
 def test_choices_made_by_the_url_survive_the_way_to_another_page(visit: Visit) -> None:
     at = visit.open("home", lang="zh-TW", model="gemma-3-270m", dtype="bfloat16", device="cpu")
     for page in ("growth", "home"):
+        at.query_params.clear()  # as the browser does on the way
         at.switch_page(f"pages/{page}.py").run()
         sound(at)
         assert [at.selectbox(key=key).value for key in ("model", "dtype", "device")] == [
