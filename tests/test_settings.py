@@ -4,12 +4,17 @@ import pytest
 
 from kvviz.ui.settings import Settings, read_settings, settings
 
+NUMBERS = [name for name in Settings.__slots__ if name != "public"]
+
 
 def test_defaults_are_sane() -> None:
-    assert read_settings({}) == Settings(False, 4096, 1024, 512, 2)
+    defaults = read_settings({})
+    assert defaults == Settings() and defaults.public is False
+    assert (defaults.max_prompt_tokens, defaults.max_new_tokens) == (4096, 1024)
+    assert (defaults.prefill_chunk, defaults.models) == (512, 2)
 
 
-@pytest.mark.parametrize("name", ["max_prompt_tokens", "max_new_tokens", "prefill_chunk", "models"])
+@pytest.mark.parametrize("name", NUMBERS)
 def test_each_number_has_its_variable(name: str) -> None:
     read = read_settings({f"KVVIZ_{name.upper()}": " 7 "})
     assert getattr(read, name) == 7
@@ -18,7 +23,7 @@ def test_each_number_has_its_variable(name: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "1e3", "many", "0x10", "²"])
-@pytest.mark.parametrize("name", ["MAX_PROMPT_TOKENS", "MAX_NEW_TOKENS", "PREFILL_CHUNK", "MODELS"])
+@pytest.mark.parametrize("name", [name.upper() for name in NUMBERS])
 def test_a_wrong_number_is_named(name: str, text: str) -> None:
     with pytest.raises(ValueError, match=f"KVVIZ_{name} must be a whole number above 0, not '{text}'"):
         read_settings({f"KVVIZ_{name}": text})
