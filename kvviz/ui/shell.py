@@ -73,7 +73,6 @@ def open_page(name: str) -> Page:
         # Streamlit's older mechanism runs a file in pages/ without app.py when a deep link is the first
         # request after the server starts; registering the navigation switches to app.py from the next run on.
         _configure()
-        _configure()
         _navigation(current_translator())
         st.rerun()
     entry = next(page for page in PAGES if page.name == name)
@@ -85,10 +84,6 @@ def open_page(name: str) -> Page:
     with st.sidebar:
         resident = model_panel(t)
     return Page(t, "dark" if st.context.theme.type == "dark" else "light", resident)
-
-
-def _configure() -> None:
-    _configure()
 
 
 def _configure() -> None:
