@@ -16,7 +16,7 @@ from kvviz.engine.scores import AttentionCall, block
 from kvviz.geometry.layers import LayerShape, layer_shapes
 from kvviz.models.loading import LanguageModel
 from kvviz.models.prompts import Prompt, encode
-from kvviz.models.tokens import tokens
+from kvviz.models.tokens import Token, tokens
 from kvviz.records import LayerMeasures
 
 _ROWS = 256  # query rows computed at a time for a map
@@ -50,9 +50,14 @@ class AttentionSummary:
     layers: list[LayerMeasures]
 
     @cached_property
+    def tokens(self) -> list[Token]:
+        """The text as tokens."""
+        return tokens(self.lm.tokenizer, self.ids)
+
+    @cached_property
     def labels(self) -> list[str]:
         """One label a token."""
-        return [token.label for token in tokens(self.lm.tokenizer, self.ids)]
+        return [token.label for token in self.tokens]
 
     @cached_property
     def _kv_heads(self) -> list[int]:
@@ -67,6 +72,10 @@ class AttentionSummary:
     def _shapes(self) -> list[LayerShape]:
         shapes = layer_shapes(self.lm.config)
         return [shapes[layer.layer] for layer in self.layers]
+
+    @property
+    def _eager(self) -> bool:
+        return self.lm.model.config._attn_implementation != ATTENTION
 
     def sinks(self, epsilon: float = 0.3, *, diagonal: bool = True) -> pd.DataFrame:
         """Positions that are sinks, wherever they stand: position, token, rate, heads, score."""
@@ -88,7 +97,9 @@ class AttentionSummary:
         """Share of each layer's entries never attended, and the bytes of cache that nobody looked at."""
         itemsize = self.lm.dtype.itemsize
         sizes = [shape.bytes_per_token(itemsize) // max(1, shape.kv_heads) for shape in self._shapes]
-        return frames.unattended_share_frame(self.layers, self._kv_heads, sizes, rule, threshold, too_new)
+        # all query heads read the one latent that is stored, so it counts once
+        stored = [1] * len(self.layers) if _latent(self.lm) else self._kv_heads
+        return frames.unattended_share_frame(self.layers, stored, sizes, rule, threshold, too_new)
 
     def map(self, layer: int, head: int) -> np.ndarray:
         """Attention of one head, float32 (query, key), NaN where a query may not look; computed anew."""
@@ -96,7 +107,7 @@ class AttentionSummary:
 
     def maps(self, layer: int, heads: Sequence[int] | None = None) -> np.ndarray:
         """Attention of some heads of a layer (all when left out), float32 (heads, query, key), NaN as in `map`."""
-        if self.lm.model.config._attn_implementation != ATTENTION:
+        if self._eager:
             weights = list(eager_weights(self.lm, torch.tensor(self.ids, device=self.lm.device)))[layer]
             hidden = np.triu(np.ones(weights.shape[1:], dtype=bool), 1)
             picked = weights.cpu().numpy()[list(heads) if heads is not None else slice(None)].copy()
@@ -106,10 +117,14 @@ class AttentionSummary:
 
     def queries(self, layer: int, positions: Sequence[int]) -> np.ndarray:
         """Whom the tokens at `positions` look at, float32 (heads, len(positions), key), NaN where they may not."""
+        if self._eager:
+            return self.maps(layer)[:, list(positions)]
         return one_layer(self.lm, self.ids, layer, lambda call: _queries(call, positions))
 
     def keys(self, layer: int, positions: Sequence[int]) -> np.ndarray:
         """Who looks at the tokens at `positions`, float32 (heads, query, len(positions)), NaN where it may not."""
+        if self._eager:
+            return self.maps(layer)[:, :, list(positions)]
         return one_layer(self.lm, self.ids, layer, lambda call: _keys(call, positions))
 
 

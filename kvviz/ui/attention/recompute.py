@@ -6,14 +6,16 @@ from collections.abc import Callable, Hashable
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from kvviz.summary import AttentionSummary
 from kvviz.ui.server import shared_turns
 
 T = TypeVar("T")
 
-_MOST = 24  # results kept of one summary
+_MOST_BYTES = 2**28  # of arrays kept of one summary; the latest stays whatever its size
 
-_kept: WeakKeyDictionary[AttentionSummary, OrderedDict[Hashable, object]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[AttentionSummary, OrderedDict[Hashable, np.ndarray]] = WeakKeyDictionary()
 _changes = threading.Lock()
 
 
@@ -23,8 +25,8 @@ def with_turn(work: Callable[[], T]) -> T:
         return work()
 
 
-def kept(summary: AttentionSummary, key: Hashable, work: Callable[[], T]) -> T:
-    """What `work` gives, computed in turn; the last few of each summary are kept under `key`, and go with it."""
+def kept(summary: AttentionSummary, key: Hashable, work: Callable[[], np.ndarray]) -> np.ndarray:
+    """The array `work` gives, computed in turn; the last of each summary are kept under `key`, and go with it."""
     with _changes:
         known = _kept.setdefault(summary, OrderedDict())
         if key in known:
@@ -33,6 +35,6 @@ def kept(summary: AttentionSummary, key: Hashable, work: Callable[[], T]) -> T:
     found = with_turn(work)
     with _changes:
         known[key] = found
-        while len(known) > _MOST:
+        while len(known) > 1 and sum(array.nbytes for array in known.values()) > _MOST_BYTES:
             known.popitem(last=False)
     return found
