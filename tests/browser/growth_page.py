@@ -64,8 +64,11 @@ class GrowthPage:
 
     def seen_in_grid(self, after: int = 0) -> int:
         """Columns of the cache grid, as soon as they are others than `after`."""
-        expect(self.grid).to_have_attribute("data-seen", re.compile(rf"^(?!{after}$)\d+$"), timeout=RUN_MS)
-        return int(self.grid.get_attribute("data-seen"))
+        count = None
+        while count is None:  # a grid that is drawn anew has no number for a moment
+            expect(self.grid).to_have_attribute("data-seen", re.compile(rf"^(?!{after}$)\d+$"), timeout=RUN_MS)
+            count = self.grid.get_attribute("data-seen")
+        return int(count)
 
     def tokens(self, origin: str = "", strip: str = "run_strip") -> list[str]:
         """What the chips of a strip show, of one origin ("user", "generated") or of all."""

@@ -16,7 +16,7 @@ PATIENCE_S = 12  # far less than the forsaken run would take to its end
 def test_stop_of_one_leaves_the_other_to_its_end(new_context) -> None:
     first, second = (GrowthPage(new_context().new_page()).open(query) for query in (LONG, "new=48"))
     first.start()
-    second.start("The capital of France is")
+    second.start()
     for visitor in (first, second, first, second):
         _goes_on(visitor)
     first.stop.click()
@@ -31,7 +31,7 @@ def test_stop_of_one_leaves_the_other_to_its_end(new_context) -> None:
 def test_a_closed_tab_ends_its_run_and_no_other(new_context, base_url: str) -> None:
     leaving, staying = (GrowthPage(new_context().new_page()).open(LONG) for _ in range(2))
     leaving.start()
-    staying.start("The capital of France is")
+    staying.start()
     for visitor in (leaving, staying):
         _goes_on(visitor)
     server = _server_of(base_url)
