@@ -13,8 +13,9 @@ from kvviz.engine.stream import stream
 from kvviz.models.loading import LanguageModel
 from kvviz.models.prompts import encode
 from kvviz.ui import jobs
+from kvviz.ui.desk import Desk
 from kvviz.ui.growth import run as run_module
-from kvviz.ui.growth.run import Desk, GrowthRun, Wanted
+from kvviz.ui.growth.run import GrowthRun, Wanted
 from kvviz.ui.growth.save import as_json, as_python
 from kvviz.ui.house import ModelKey
 from kvviz.ui.turns import Turns
@@ -176,8 +177,8 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 def sit(desk: Desk, text: str, new: int = 12) -> GrowthRun:
     lm = tiny_llama()
-    desk.begin(Wanted(ModelKey(lm.name), text, max_new_tokens=new), lm, encode(lm, text))
-    return desk.run
+    wanted = Wanted(ModelKey(lm.name), text, max_new_tokens=new)
+    return desk.begin(lambda: GrowthRun(wanted, lm, encode(lm, text), run_module.shared_turns()))
 
 
 def test_a_new_run_at_a_desk_stops_the_former(desk: Desk) -> None:

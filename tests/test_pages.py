@@ -19,9 +19,10 @@ from kvviz.locale import catalogue_path, translator
 from kvviz.models.loading import LanguageModel
 from kvviz.ui import home as home_module
 from kvviz.ui import language, model_panel, settings
+from kvviz.ui.desk import Desk
 from kvviz.ui.growth import inputs
 from kvviz.ui.growth import run as run_module
-from kvviz.ui.growth.run import Desk, GrowthRun
+from kvviz.ui.growth.run import GrowthRun
 from kvviz.ui.house import ModelHouse
 from kvviz.ui.shell import PAGES
 from kvviz.ui.turns import Turns
@@ -135,7 +136,8 @@ def visit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Visit]:
         return visit.demonstrations[-1]
 
     monkeypatch.setattr(model_panel, "house", lambda: visit.house)
-    monkeypatch.setattr(inputs, "desk", lambda: visit.desk)
+    for module in (inputs, run_module):
+        monkeypatch.setattr(module, "desk", lambda: visit.desk)
     monkeypatch.setattr(run_module, "shared_turns", lambda: visit.turns)
     monkeypatch.setattr(home_module, "shared_turns", lambda: visit.turns)
     monkeypatch.setattr(home_module, "GrowthRun", demonstrate)
@@ -502,7 +504,7 @@ def test_growth_checks_the_bits(visit: Visit) -> None:
     sound(at)
     lines = [text.value for text in at.text]
     assert len(lines) == 3
-    assert all(line.startswith("✓ ") and "the same bits in 3 of 3 layers" in line for line in lines)
+    assert all(line.startswith("✓ ") and "the same bits in 3 of the 3 layers" in line for line in lines)
 
 
 def test_growth_checks_the_bits_of_what_a_window_let_go(visit: Visit) -> None:

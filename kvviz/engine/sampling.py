@@ -26,9 +26,9 @@ class Sampler:
     def __init__(self, temperature: float = 0.0, top_p: float = 1.0, seed: int = 0) -> None:
         """Raise Refused for a temperature below 0 or a top-p outside (0, 1]."""
         if not 0 <= temperature <= 10:
-            raise Refused("The temperature {value} is not between 0 (greedy) and 10.", value=temperature)
+            raise Refused("The temperature must be between 0 (greedy) and 10, not {value}.", value=temperature)
         if not 0 < top_p <= 1:
-            raise Refused("Top-p {value} is not above 0 and at most 1.", value=top_p)
+            raise Refused("Top-p must be above 0 and at most 1, not {value}.", value=top_p)
         self._temperature = temperature
         self._warpers = [TemperatureLogitsWarper(float(temperature))] if temperature > 0 else []
         if temperature > 0 and top_p < 1:

@@ -61,7 +61,10 @@ def _unknown(name: str, kind: object, remote: bool) -> Refused:
             name=name,
         )
     if not isinstance(kind, str):
-        return Refused("The config.json of {name} does not say what kind of model it is (model_type).", name=name)
+        return Refused(
+            "The config.json of {name} does not say what kind of model it is (model_type). Download the model again.",
+            name=name,
+        )
     return Refused(
         "This version of transformers does not know models of type {kind}. Update transformers or choose another.",
         kind=repr(kind),

@@ -32,4 +32,4 @@ def current_translator() -> Translate:
 
 def _of_browser(locale: str | None) -> str:
     """zh-TW for any traditional Chinese reader, English for everyone else."""
-    return "zh-TW" if locale in ("zh-TW", "zh-HK", "zh-MO", "zh-Hant") else "en"
+    return "zh-TW" if (locale or "").startswith(("zh-TW", "zh-HK", "zh-MO", "zh-Hant")) else "en"

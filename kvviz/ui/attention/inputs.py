@@ -25,7 +25,10 @@ PRESETS = {
         N_("Repeated words"),
         "lamp river seven cloud stone lamp river seven cloud stone lamp river seven cloud",
     ),
-    "punctuation": (N_("Starts with a sign"), ", and then the rain began, and nobody had an umbrella, and we ran."),
+    "punctuation": (
+        N_("Starts with punctuation"),
+        ", and then the rain began, and nobody had an umbrella, and we ran.",
+    ),
     "newlines": (
         N_("New lines"),
         "Summer is warm.\nWinter is cold.\nSpring is green.\nAutumn is red.\nSummer is warm.",

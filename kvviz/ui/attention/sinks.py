@@ -12,12 +12,14 @@ from kvviz.ui.shell import Page
 def sinks(page: Page, summary: AttentionSummary) -> tuple[int, int]:
     """The sink map and the list of sinks; the (layer, head) chosen for the maps below."""
     t = page.t
-    st.subheader(t("Where does attention go when it has nowhere to go?"), anchor=False)
+    st.subheader(t("Where does attention go when nothing is relevant?"), anchor=False)
     left, right = st.columns([3, 2], gap="large")
     with right:
-        epsilon = st.slider(t("ε: a sink gets more than"), 0.05, 0.95, 0.3, 0.05, key="epsilon", bind="query-params")
+        epsilon = st.slider(
+            t("ε: attention above which a token is a sink"), 0.05, 0.95, 0.3, 0.05, key="epsilon", bind="query-params"
+        )
         diagonal = st.toggle(
-            t("Count a token's look at itself"),
+            t("Count a token's attention to itself"),
             True,
             key="diagonal",
             bind="query-params",
@@ -62,7 +64,7 @@ _COLUMNS = {
     "position": N_("position"),
     "token": N_("token"),
     "rate": N_("rate"),
-    "heads": N_("heads"),
+    "heads": N_("sink heads"),
     "score": N_("score"),
 }
 

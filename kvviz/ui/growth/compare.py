@@ -13,7 +13,9 @@ from kvviz.figures.growth import with_and_without
 from kvviz.ui.growth.run import GrowthRun
 from kvviz.ui.shell import Page
 
-_NEAR_TIE = 0.01  # logits; float32 rounding differs by far less, bfloat16's may reach it
+# logits, by bytes of a number: one pass over a text and a cached step round differently, in float32 by about 1e-5,
+# in bfloat16 by 0.1 and more
+_NEAR_TIE = {4: 0.01, 2: 0.5}
 
 
 def comparison(page: Page, run: GrowthRun) -> None:
@@ -24,11 +26,12 @@ def comparison(page: Page, run: GrowthRun) -> None:
     cached, anew = computed_with_cache(prompt, new), computed_without_cache(prompt, new)
     counts = t(
         "This run computed {cached} tokens with the cache. Without it the whole text is computed again for each new "
-        "token: {anew}. From one token on that is n against n(n + 1)/2: 5,050 for 100 tokens, 500,500 for 1,000."
+        "token: {anew}. Starting from a single token it is n against n(n + 1)/2: without the cache 5,050 for 100 "
+        "tokens, 500,500 for 1,000."
     )
     st.markdown(counts.format(cached=f"{cached:,}", anew=f"{anew:,}"))
     if not run.recomputed:
-        st.caption(t("Switch on “Again without cache” above and run again to measure it."))
+        st.caption(t("Switch on “Run again without cache” above and run again to measure it."))
         return
     frame = comparison_frame(run.steps, run.recomputed)
     factor = speed_up(frame)
@@ -39,7 +42,7 @@ def comparison(page: Page, run: GrowthRun) -> None:
     )  # fmt: skip
     with right.container(key="speed_up"):
         st.metric(t("Measured speed-up"), "–" if factor is None else f"{factor:.1f}×")
-        st.caption(t("over {count} tokens, the prefill included").format(count=len(frame)))
+        st.caption(t("over {count} new tokens, prefill included").format(count=len(frame)))
     _same_text(page, run)
 
 
@@ -54,7 +57,7 @@ def _same_text(page: Page, run: GrowthRun) -> None:
     told = t("The texts differ from token {step} on, where the best two tokens were {margin} logits apart.")
     near = t("That is a near tie: rounding in {dtype} decides it, not the cache.")
     line = told.format(step=step + 1, margin=f"{margin:.4f}")
-    if margin <= _NEAR_TIE or run.lm.dtype.itemsize < 4:
+    if margin <= _NEAR_TIE.get(run.lm.dtype.itemsize, 0.01):
         st.info(line + " " + near.format(dtype=str(run.lm.dtype).removeprefix("torch.")))
     else:
         st.error(line)

@@ -24,8 +24,7 @@ def headroom(t: Translate, run: GrowthRun) -> None:
     with right:
         _capacities(t, run, round(measured))
     told = t(
-        "From the bytes this run measured, {bytes} per stored number. Beside the weights: after the model's {weights} "
-        "are in memory. Alone: if the cache had it all."
+        "Continued from the bytes this run measured, {bytes} per stored number. The model's weights take {weights}."
     )
     st.caption(told.format(bytes=round(measured), weights=size(run.lm.weights_bytes)))
     if run.lm.context:
@@ -37,7 +36,7 @@ def _lengths(t: Translate, run: GrowthRun, itemsize: int) -> None:
     lengths = length_frame(run.shapes, itemsize)
     table = {
         t("tokens"): lengths["tokens"].map("{:,}".format),
-        t("cache of one user"): lengths["cache_bytes"].map(size),
+        t("cache (one conversation)"): lengths["cache_bytes"].map(size),
     }
     st.dataframe(pd.DataFrame(table), hide_index=True, key="lengths")
 
@@ -49,11 +48,11 @@ def _capacities(t: Translate, run: GrowthRun, itemsize: int) -> None:
     table = {
         t("device"): fits["device"],
         t("memory"): fits["memory_bytes"].map(size),
-        t("tokens beside the weights"): [_count(t, tokens) for tokens in fits["tokens_beside_weights"]],
-        t("tokens alone"): [_count(t, tokens) for tokens in fits["tokens_alone"]],
+        t("tokens after loading the weights"): [_count(t, tokens) for tokens in fits["tokens_beside_weights"]],
+        t("tokens if the cache had all memory"): [_count(t, tokens) for tokens in fits["tokens_alone"]],
     }
     st.dataframe(pd.DataFrame(table), hide_index=True, key="capacities")
 
 
 def _count(t: Translate, tokens: int) -> str:
-    return t("no end: windows only") if pd.isna(tokens) else f"{tokens:,}"
+    return t("unlimited: every layer has a window") if pd.isna(tokens) else f"{tokens:,}"

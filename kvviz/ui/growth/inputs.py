@@ -6,7 +6,7 @@ from kvviz.errors import Refused
 from kvviz.locale import N_, Translate
 from kvviz.models.prompts import Prompt, encode
 from kvviz.ui.components.token_strip import token_strip
-from kvviz.ui.growth.run import GrowthRun, Wanted, desk
+from kvviz.ui.growth.run import GrowthRun, Wanted, begin, desk
 from kvviz.ui.settings import settings
 from kvviz.ui.shell import Page
 from kvviz.ui.text import sentence
@@ -44,7 +44,7 @@ def ask(page: Page) -> Wanted | None:
     )
     temperature, top_p, seed = _sampling(t)
     compare = right.toggle(
-        t("Again without cache"),
+        t("Run again without cache"),
         key="compare",
         bind="query-params",
         disabled=temperature > 0,
@@ -66,13 +66,15 @@ def run_or_stop(page: Page, wanted: Wanted | None) -> GrowthRun | None:
     if left.button(
         t("Run"), key="run", type="primary", icon=":material/play_arrow:", width="stretch", disabled=not ready
     ):
-        desk().begin(wanted, lm, prompt)
+        begin(wanted, lm, prompt)
         st.rerun()
     if middle.button(t("Stop"), key="stop", icon=":material/stop:", width="stretch", disabled=not working):
         run.job.cancel()
         st.rerun()
     if prompt is not None:
-        right.caption(t("{count} tokens, {chars} characters").format(count=len(prompt.ids), chars=len(wanted.text)))
+        right.caption(
+            t("{count} tokens, {chars} characters").format(count=f"{len(prompt.ids):,}", chars=f"{len(wanted.text):,}")
+        )
     if prompt is not None and run is None:
         token_strip(prompt.tokens, origins=prompt.origins, key="prompt_strip", t=t)
     return run
@@ -119,7 +121,5 @@ def _encoded(t: Translate, page: Page, wanted: Wanted | None) -> Prompt | None:
         st.error(sentence(refusal, t), icon=":material/error:")
         return None
     if prompt.typed_controls:
-        st.info(
-            t("What you typed spells control tokens of this model; it reads them as such. They are outlined below.")
-        )
+        st.info(t("Your text contains control tokens of this model and is read as such. They are outlined below."))
     return prompt

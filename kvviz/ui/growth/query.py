@@ -33,8 +33,9 @@ def query(t: Translate, run: GrowthRun, step: Step) -> None:
 def _shapes(t: Translate, run: GrowthRun, step: Step) -> None:
     names = [t(LAYER_KINDS.get(kind, kind)) for kind in (run.shapes[call.layer].kind for call in step.calls)]
     table = {
-        t("step {step}, layer").format(step=step.index): [
-            f"{call.layer} ({name})" for call, name in zip(step.calls, names, strict=True)
+        t("layer (at step {step})").format(step=step.index): [
+            t("{layer} ({kind})").format(layer=call.layer, kind=name)
+            for call, name in zip(step.calls, names, strict=True)
         ],
         t("Q: used once, thrown away"): [_times(call.query) for call in step.calls],
         t("K: looked at"): [_times(call.key) for call in step.calls],
@@ -56,7 +57,7 @@ def _verdict(t: Translate, run: GrowthRun, witness: Witness) -> None:
     same = sum(bool(verdict.key_equal and verdict.value_equal) for verdict in held)
     told = t(
         "Token {position} ({label}), copied after {then} tokens, compared after {now}: "
-        "K and V are the same bits in {same} of {held} layers."
+        "K and V are the same bits in {same} of the {held} layers that still hold it."
     ).format(
         position=witness.position,
         label=run.text().tokens[witness.position].label,
@@ -65,8 +66,8 @@ def _verdict(t: Translate, run: GrowthRun, witness: Witness) -> None:
         same=same,
         held=len(held),
     )
-    if len(held) < len(verdicts):
-        gone = t("{gone} layers no longer hold it: it has left their window.")
-        told += " " + gone.format(gone=len(verdicts) - len(held))
+    gone = sum(shape.kv_heads > 0 for shape in run.shapes) - len(held)  # those that dropped it in the prefill included
+    if gone:
+        told += " " + t("{gone} layers no longer hold it: it has left their window.").format(gone=gone)
     # st.text, not markdown: the label is the model's text
     st.text(("✓ " if same == len(held) else "✗ ") + told)

@@ -1,6 +1,5 @@
 """One run of the Cache growth page: what was asked, what the model has done so far, and the cache it filled."""
 
-import threading
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from kvviz.models.loading import LanguageModel
 from kvviz.models.prompts import Prompt
 from kvviz.models.tokens import Token, tokens
 from kvviz.records import Step
+from kvviz.ui.desk import Desk
 from kvviz.ui.house import ModelKey
 from kvviz.ui.jobs import Job
 from kvviz.ui.server import shared_turns
@@ -100,29 +100,12 @@ class GrowthRun:
         self.witnesses += [witness(self.cache, position, step.seen) for position in dict.fromkeys(positions)]
 
 
-class Desk:
-    """A visitor's place: at most one run of theirs at a time."""
-
-    def __init__(self) -> None:
-        self.run: GrowthRun | None = None
-        self._changes = threading.Lock()
-
-    def begin(self, wanted: Wanted, lm: LanguageModel, prompt: Prompt) -> None:
-        """Stop what is at work here and start anew."""
-        with self._changes:
-            if self.run is not None:
-                self.run.job.cancel()
-            self.run = GrowthRun(wanted, lm, prompt, shared_turns())
-
-    def leave(self) -> None:
-        """The visitor is gone: end the work and let go of the cache."""
-        with self._changes:
-            if self.run is not None:
-                self.run.job.stop.set()
-            self.run = None
-
-
 @st.cache_resource(scope="session", on_release=Desk.leave, show_spinner=False)
-def desk() -> Desk:
-    """This visitor's desk; cleared away when the tab closes."""
+def desk() -> Desk[GrowthRun]:
+    """This visitor's desk at the Cache growth page; cleared away when the tab closes."""
     return Desk()
+
+
+def begin(wanted: Wanted, lm: LanguageModel, prompt: Prompt) -> GrowthRun:
+    """Start a run, in place of this visitor's former one."""
+    return desk().begin(lambda: GrowthRun(wanted, lm, prompt, shared_turns()))

@@ -13,7 +13,7 @@ from kvviz.ui.growth.run import GrowthRun, Wanted
 
 def save(t: Translate, run: GrowthRun) -> None:
     """Download buttons and the code."""
-    st.subheader(t("Take it with you"), anchor=False)
+    st.subheader(t("Download this run"), anchor=False)
     left, middle, right, _ = st.columns([1, 1, 1, 2])
     steps = list(run.steps)
     left.download_button(

@@ -12,7 +12,7 @@ from kvviz.units import size
 _ENDS = {
     "end": N_("The model ended its text after {count} tokens."),
     "limit": N_("All {count} new tokens are written."),
-    "context": N_("After {count} tokens the model's context is full: it was made for no longer text."),
+    "context": N_("After {count} tokens the model's context is full."),
 }
 
 
