@@ -8,7 +8,10 @@ page = open_page("attention")
 
 from kvviz.ui.attention.inputs import ask, run_or_stop
 from kvviz.ui.attention.live import show_run
+from kvviz.ui.attention.never import never
 from kvviz.ui.attention.sinks import sinks
+from kvviz.ui.attention.strip import strip
+from kvviz.ui.attention.takeaway import takeaway
 
 wanted = ask(page)
 run = run_or_stop(page, wanted)
@@ -21,3 +24,6 @@ if run is None:
 summary = show_run(page, run, wanted)
 if summary is not None:
     layer, head = sinks(page, summary)
+    strip(page, summary, layer, head, run.wanted.origins)
+    rule = never(page, summary, layer, head)
+    takeaway(page, summary)

@@ -22,6 +22,7 @@ function openStrip(root) {
     data: { labels: [] },
     selected: null,
     asked: undefined,
+    told: [], // choices that the page has not answered yet
     following: true,
   }
   const { list } = strip
@@ -31,7 +32,7 @@ function openStrip(root) {
   }
   list.onclick = event => {
     const index = at(event)
-    if (index !== null) choose(strip, index === strip.selected ? null : index)
+    if (index !== null) choose(strip, index === strip.selected && !strip.data.kept ? null : index)
   }
   list.onpointerover = event => tellOf(strip, at(event) ?? strip.selected)
   list.onpointerleave = () => tellOf(strip, strip.selected)
@@ -50,7 +51,7 @@ function pressed(strip, event) {
     ArrowUp: () => nextLine(strip, now, -1),
     Home: () => 0,
     End: () => last,
-    Escape: () => null,
+    Escape: () => (strip.data.kept ? strip.selected : null),
   }
   if (last < 0 || !steps[event.key] || event.ctrlKey || event.metaKey || event.altKey) return
   event.preventDefault()
@@ -78,7 +79,13 @@ function nextLine(strip, index, direction) {
 function choose(strip, index) {
   mark(strip, index)
   clearTimeout(strip.timer) // a held key is one choice, not thirty reruns
-  strip.timer = setTimeout(() => strip.tell(index), 120)
+  strip.timer = setTimeout(() => tell(strip, index), 120)
+}
+
+function tell(strip, index) {
+  strip.timer = null
+  strip.told.push(index)
+  strip.tell(index)
 }
 
 function mark(strip, index) {
@@ -130,11 +137,21 @@ function showTokens(strip, data) {
   })
   list.append(born)
   Object.assign(root.dataset, { count: data.labels.length, live: data.live })
-  if (data.selected !== strip.asked) mark(strip, data.selected)
+  if (data.selected !== strip.asked) (data.kept ? follow : mark)(strip, data.selected)
   else mark(strip, strip.selected !== null && strip.selected < data.labels.length ? strip.selected : null)
   strip.asked = data.selected
   showLegend(strip)
   if (data.live && strip.following) list.scrollTop = list.scrollHeight
+}
+
+// The page keeps the selection. Its answer to a choice is no news, and one to an earlier choice comes too late; anything
+// else was moved by another control, and the component's state must follow, or choosing what it still names is no change.
+function follow(strip, selected) {
+  const answered = strip.told.indexOf(selected)
+  strip.told.splice(0, answered < 0 ? Infinity : answered + 1)
+  if (strip.timer || strip.told.length) return
+  mark(strip, selected)
+  if (answered < 0 && strip.asked !== undefined) strip.tell(selected)
 }
 
 function newToken(index) {
@@ -158,14 +175,16 @@ function showLegend({ legend, data }) {
   const entries = ORIGINS.flatMap((name, i) => (origins.has(String(i)) ? [[`text ${name}`, "\u00a0", data.words.origins[i]]] : []))
   if (kinds.has("1")) entries.push(["bytes", "E7", data.words.kinds[1]])
   if (kinds.has("2")) entries.push(["special", "\u00a0", data.words.kinds[2]])
-  const wanted = JSON.stringify(entries)
+  entries.push(...data.scale.map(([weight, text]) => ["", "\u00a0", text, weight]))
+  const wanted = JSON.stringify([entries, data.tint])
   if (legend.dataset.shown === wanted) return
   legend.dataset.shown = wanted
-  legend.replaceChildren(...entries.map(([look, sample, text]) => {
+  legend.replaceChildren(...entries.map(([look, sample, text, weight = null]) => {
     const entry = document.createElement("span"), swatch = document.createElement("span")
     swatch.className = `token ${look}`
     swatch.setAttribute("aria-hidden", "true")
     swatch.textContent = sample
+    tint(swatch, weight, data.tint)
     entry.append(swatch, text)
     return entry
   }))

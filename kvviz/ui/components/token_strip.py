@@ -1,7 +1,7 @@
 """The token strip: a text as the model sees it, one chip a token, selectable and cheap to update while it grows."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -46,8 +46,10 @@ def token_strip(
     fresh_from: int | None = None,
     weights: Sequence[float] | np.ndarray | None = None,
     weight_colour: str = "heavy",
+    scale: Sequence[tuple[float, str]] = (),
     live: bool = False,
     height: int = 260,
+    on_select: Callable[[], None] | None = None,
 ) -> int | None:
     """Show consecutive tokens and return the index of the selected one, None when none is.
 
@@ -55,21 +57,25 @@ def token_strip(
     index lit up as new, `weights` (0 to 1, NaN as 0) shade the chips in the palette's `weight_colour`. A
     `live` strip of more than `height` pixels follows its end until someone scrolls up. `selected` is where
     the selection starts; a choice made on the screen wins from then on and lies in `st.session_state[key]`.
+    With `on_select`, called after such a choice, the caller keeps the selection: `selected` is what is marked,
+    always. `scale` names shades in the legend: pairs of a weight and the text beside it.
 
     Raises ValueError for lists of different lengths, unknown kinds or origins.
     """
-    chosen = (st.session_state.get(key) or {}).get("selected", selected)
+    chosen = selected if on_select else (st.session_state.get(key) or {}).get("selected", selected)
     chosen = chosen if chosen is not None and 0 <= chosen < len(tokens) else None
     data = _payload(tokens, origins) | {
         "selected": chosen,
         "fresh": fresh_from,
         "weights": None if weights is None else _shares(weights, len(tokens)),
         "tint": _known(weight_colour, tuple(COLOURS)).replace("_", "-"),
+        "scale": [[round(float(weight) * 255), text] for weight, text in scale],
+        "kept": on_select is not None,
         "live": live,
         "height": height,
         "words": _words(t, len(tokens)),
     }
-    shown = _STRIP(key=key, data=data, default={"selected": chosen}, on_selected_change=lambda: None)
+    shown = _STRIP(key=key, data=data, default={"selected": chosen}, on_selected_change=on_select or (lambda: None))
     index = shown.selected
     return index if index is not None and 0 <= index < len(tokens) else None
 
