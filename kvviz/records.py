@@ -7,6 +7,9 @@ import numpy as np
 
 POOL = 64  # cells a side of the small map kept of every head
 
+# where the attention of a query goes; "learned" is a sink that is no token
+BANDS = ("sink", "prompt", "written", "recent", "self", "learned")
+
 
 class LayerState(NamedTuple):
     """What one layer of the cache holds after a step: tokens, bytes of its tensors, bytes behind them."""
@@ -94,3 +97,52 @@ class LayerMeasures:
     duplicate: np.ndarray
     induction: np.ndarray
     pooled: np.ndarray
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MapView:
+    """A rectangle of one map, queries x keys, for drawing; arrays are float32 (rows, columns) of cells.
+
+    A cell covers `cell` (queries, keys) tokens and holds the largest value in it; NaN where none of its queries may
+    look at any of its keys. probability: A; times_uniform: A times the keys its query may look at (1 = uniform);
+    others: A without the `hidden` keys; contribution: A times the norm of what the key's value adds, None where that
+    is not known. rank: 1 for the key its query looks at most, counted among all keys, None where cells are pooled.
+    hidden_mass (queries,): share of each query's attention that goes to the hidden keys.
+    """
+
+    queries: range
+    keys: range
+    cell: tuple[int, int]
+    probability: np.ndarray
+    times_uniform: np.ndarray
+    others: np.ndarray
+    contribution: np.ndarray | None
+    rank: np.ndarray | None
+    hidden: tuple[int, ...]
+    hidden_mass: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the arrays."""
+        arrays = (self.probability, self.times_uniform, self.others, self.contribution, self.rank, self.hidden_mass)
+        return sum(array.nbytes for array in arrays if array is not None)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class OverTime:
+    """What cached tokens receive from query to query, as means over heads.
+
+    received (keys, queries) in cells of `cell` (keys, queries) tokens, each the largest in it, NaN where no query of
+    the cell may look at any of its keys; bands (len(BANDS), queries), not pooled: the columns sum to 1.
+    """
+
+    queries: range
+    keys: range
+    cell: tuple[int, int]
+    received: np.ndarray
+    bands: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the arrays."""
+        return self.received.nbytes + self.bands.nbytes

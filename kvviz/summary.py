@@ -1,6 +1,6 @@
 """`kvviz.attention`: what a model's attention does with a text, at any length, as frames and as maps on request."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,14 +10,17 @@ import pandas as pd
 import torch
 
 from kvviz.analysis import attention as frames
+from kvviz.analysis.maps import MapBuilder, cell_of, pool
 from kvviz.engine.attention import Progress, Turn, eager_weights, layer_measures, one_layer
+from kvviz.engine.bands import Reception
 from kvviz.engine.probe import ATTENTION
+from kvviz.engine.rows import mixed, read_rows
 from kvviz.engine.scores import AttentionCall, block
 from kvviz.geometry.layers import LayerShape, layer_shapes
 from kvviz.models.loading import LanguageModel
 from kvviz.models.prompts import Prompt, encode
 from kvviz.models.tokens import Token, tokens
-from kvviz.records import LayerMeasures
+from kvviz.records import LayerMeasures, MapView, OverTime
 
 _ROWS = 256  # query rows computed at a time for a map
 
@@ -126,6 +129,58 @@ class AttentionSummary:
         if self._eager:
             return self.maps(layer)[:, :, list(positions)]
         return one_layer(self.lm, self.ids, layer, lambda call: _keys(call, positions))
+
+    def of_layer(self, layer: int) -> LayerMeasures:
+        """The measures of one layer, by the model's own number. Raises ValueError where it has no attention."""
+        found = next((each for each in self.layers if each.layer == layer), None)
+        if found is None:
+            raise ValueError(f"layer {layer} has no attention")
+        return found
+
+    def view(
+        self,
+        layer: int,
+        head: int | str,
+        *,
+        queries: range | None = None,
+        keys: range | None = None,
+        hidden: Collection[int] = (),
+    ) -> MapView:
+        """A rectangle of one head's map, or of the "mean" or "max" over the layer's heads, pooled to at most 256 cells.
+
+        Computed anew, in blocks: the full map is never held. `hidden` keys are left out of `MapView.others`.
+        """
+        measures, everything = self.of_layer(layer), range(len(self.ids))
+        queries, keys = queries or everything, keys or everything
+        known = measures.contribution is not None and not isinstance(head, str)
+        builder = MapBuilder(queries, keys, measures.choices, measures.contribution[head] if known else None, hidden)
+        read_rows(self.lm, self.ids, layer, lambda _, rows: builder.add(rows.start, mixed(rows, head)), queries)
+        return builder.view()
+
+    def over_time(
+        self,
+        layer: int | None = None,
+        queries: range | None = None,
+        *,
+        recent: int = 16,
+        prompt_tokens: int | None = None,
+        epsilon: float = 0.3,
+        diagonal: bool = True,
+        turn: Turn = nullcontext,
+    ) -> OverTime:
+        """What each token receives of each of `queries`, mean over the heads of one layer or (None) of all layers.
+
+        Bands as in `kvviz.engine.bands.band_sums`, with each head's own sinks. Computed anew.
+        """
+        everything = range(len(self.ids))
+        queries = queries or everything
+        layers = self.layers if layer is None else [self.of_layer(layer)]
+        found = {each.layer: frames.is_sink(frames.mean_received(each, diagonal), epsilon) for each in layers}
+        heard = Reception(queries, found, recent, len(self.ids) if prompt_tokens is None else prompt_tokens)
+        read_rows(self.lm, self.ids, layer, heard.add, queries, turn=turn)
+        received, bands = heard.means()
+        cell = cell_of(queries, everything)
+        return OverTime(queries, everything, cell[::-1], pool(received, cell).T, bands)
 
 
 def _maps(call: AttentionCall, heads: Sequence[int] | None) -> np.ndarray:

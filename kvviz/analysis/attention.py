@@ -22,6 +22,15 @@ def mean_received(layer: LayerMeasures, diagonal: bool = True) -> np.ndarray:
         return np.where(queries > 0, total / queries, np.nan).astype(np.float32)
 
 
+def is_sink(received: np.ndarray, epsilon: float = 0.3) -> np.ndarray:
+    """Which keys of mean received attention (..., T) are sinks, the last `NOISY_END` of a longer text left out."""
+    with np.errstate(invalid="ignore"):
+        found = received > epsilon
+    if found.shape[-1] > NOISY_END:
+        found[..., -NOISY_END:] = False
+    return found
+
+
 def sinks_frame(
     layers: Sequence[LayerMeasures], labels: Sequence[str], epsilon: float = 0.3, *, diagonal: bool = True
 ) -> pd.DataFrame:
@@ -191,10 +200,7 @@ def sink_share_frame(
     """
     shares, counts = [], []
     for layer in layers:
-        with np.errstate(invalid="ignore"):
-            is_sink = mean_received(layer, diagonal) > epsilon
-        if is_sink.shape[1] > NOISY_END:
-            is_sink[:, -NOISY_END:] = False
-        shares.append((layer.received * is_sink).sum(axis=1) / layer.received.sum(axis=1))
-        counts.append(is_sink.sum(axis=1))
+        found = is_sink(mean_received(layer, diagonal), epsilon)
+        shares.append((layer.received * found).sum(axis=1) / layer.received.sum(axis=1))
+        counts.append(found.sum(axis=1))
     return heads.assign(sink_share=np.concatenate(shares), sinks=np.concatenate(counts))
