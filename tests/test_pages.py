@@ -514,7 +514,7 @@ def test_growth_checks_the_bits_of_what_a_window_let_go(visit: Visit) -> None:
     visit.settle()
     at = visit.press("check")
     sound(at)
-    assert at.text[0].value.startswith("✓ ") and "in 1 of 1 layers" in at.text[0].value
+    assert at.text[0].value.startswith("✓ ") and "in 1 of the 1 layers" in at.text[0].value
     assert "5 layers no longer hold it" in at.text[0].value
 
 
@@ -639,7 +639,7 @@ def test_a_typed_control_token_is_named_as_such(visit: Visit) -> None:
     visit.open("growth")
     at = visit.write(BAD["own control token"])
     sound(at)
-    assert "spells control tokens" in told(at, "info")
+    assert "contains control tokens" in told(at, "info")
     assert component(at, "prompt_strip")["kinds"].count("2") == 1
 
 

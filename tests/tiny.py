@@ -207,7 +207,7 @@ def tiny_phi3() -> LanguageModel:
 def tiny_gpt_neox() -> LanguageModel:
     """Rotary positions on a part of each head, attention and MLP side by side."""
     sizes = {"num_key_value_heads": None, "head_dim": None}
-    return _build(config("GPTNeoXConfig", **sizes, rotary_pct=0.5))
+    return _build(config("GPTNeoXConfig", **sizes, rotary_pct=0.5, tie_word_embeddings=False), seed=2)
 
 
 @cache
@@ -243,7 +243,9 @@ def tiny_bloom() -> LanguageModel:
             bos_token_id=0,
             eos_token_id=1,
             pad_token_id=2,
-        )
+            tie_word_embeddings=False,
+        ),
+        seed=1,
     )
 
 
