@@ -1,6 +1,7 @@
 """One map of attention, queries by keys, in four ways of colouring it."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -12,7 +13,6 @@ from kvviz.palette import PANEL, RAMPS, Theme, colour
 from kvviz.records import MapView
 
 FLOOR = 1e-4  # of the logarithmic colours
-_WRITTEN = 40  # tokens an axis can show without overlap
 _FOLD = 6  # times uniform: colours end at 2^6 = 64 times, and at a 64th
 
 MODES = {
@@ -41,7 +41,7 @@ def attention_map(
         under = np.where(columns & ~np.isnan(view.probability), 0, np.nan).astype(np.float32)
         figure.add_heatmap(z=under, x=x, y=y, showscale=False, opacity=0, hoverongaps=False, **facts)
     figure.add_heatmap(x=x, y=y, hoverongaps=False, **facts, **coloured(view, mode, t, theme))
-    token_axes(figure, view, labels, t)
+    token_axes(figure, keys_side(view, t), queries_side(view, t), labels)
     figure.update_layout(height=720, plot_bgcolor=ground(theme), showlegend=False)
     return apply(figure, theme)
 
@@ -110,21 +110,35 @@ def cell_centres(positions: range, cell: int) -> np.ndarray:
     return np.arange(positions.start, positions.stop, cell) + (cell - 1) / 2
 
 
-def token_axes(figure: go.Figure, view: MapView, labels: Sequence[str], t: Translate = N_) -> None:
-    """Positions on both axes, as many tokens written at them as can be read, and every one on the hover.
+class Side(NamedTuple):
+    """One side of a map: positions, tokens of a cell, title."""
+
+    positions: range
+    cell: int
+    title: str
+
+
+def keys_side(view: MapView, t: Translate) -> Side:
+    """The columns of a map."""
+    return Side(view.keys, view.cell[1], t("key (cached token)"))
+
+
+def queries_side(view: MapView, t: Translate) -> Side:
+    """The rows of a map."""
+    return Side(view.queries, view.cell[0], t("query (token being computed)"))
+
+
+def token_axes(figure: go.Figure, x: Side, y: Side, labels: Sequence[str], most: int = 40) -> None:
+    """Positions on both axes, at `most` that many tokens written at them, and every one on the hover.
 
     The hover reads its words from an axis's ticks: the traces lie on axes with a tick for every cell, unseen, over
     axes of the same range with few.
     """
-    sides = {
-        "x": (view.keys, view.cell[1], t("key (cached token)")),
-        "y": (view.queries, view.cell[0], t("query (token being computed)")),
-    }
-    for letter, (positions, cell, title) in sides.items():
+    for letter, (positions, cell, title) in (("x", x), ("y", y)):
         words = [_words(labels, at, min(at + cell, positions.stop)) for at in positions[::cell]]
         ends = [positions.start - 0.5, positions.stop - 0.5]
         shared = {"range": ends if letter == "x" else ends[::-1], "showgrid": False}
-        seen = {"title": {"text": title}, **_ticks(words, positions.start, cell, _WRITTEN)}
+        seen = {"title": {"text": title}, **_ticks(words, positions.start, cell, most)}
         unseen = {"overlaying": letter, "matches": letter, "showticklabels": False, "ticks": "", "showline": False}
         unseen |= _ticks(words, positions.start, cell, len(words))
         figure.update_layout({f"{letter}axis": shared | seen, f"{letter}axis2": shared | unseen})
