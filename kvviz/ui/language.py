@@ -10,7 +10,7 @@ _KEY = "lang"
 
 def choose_language() -> str:
     """Draw the switch and return the language in force, a key of `LANGUAGES`."""
-    from_url(_KEY, list(LANGUAGES), default=_of_browser(st.context.locale))
+    from_url(_KEY, list(LANGUAGES), default=_of_browser(st.context.locale), frame=True)
     chosen = st.segmented_control(
         "Language · 語言",
         list(LANGUAGES),
