@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 from kvviz.figures.attention import scale
 from kvviz.figures.theme import apply, token_ticks
 from kvviz.locale import N_, Translate
-from kvviz.palette import Theme, colour
+from kvviz.palette import RAMPS, Theme, colour
 
 LABELLED = 64  # keys up to which an axis shows tokens; beyond, positions
 FLOOR = 1e-4  # of a logarithmic axis of probabilities
@@ -27,7 +27,7 @@ def unattended_share(frame: pd.DataFrame, t: Translate = N_, theme: Theme = "lig
             x=np.arange(len(layers)),
             y=frame["share"].to_numpy(dtype=float),
             customdata=layers,
-            marker={"color": colour("evicted", theme)},
+            marker={"color": _quiet(theme)},
             hovertemplate=t("layer {layer}: {share} of the entries").format(layer="%{customdata}", share="%{y:.1%}")
             + "<extra></extra>",
         )
@@ -104,7 +104,7 @@ def _area(figure: go.Figure, where: np.ndarray, ink: str, name: str, place: dict
     )
     figure.add_scatter(
         x=[None], y=[None], mode="markers", name=name, marker={"symbol": "square", "size": 13, "color": ink},
-        opacity=0.55,
+        opacity=0.55, showlegend=True,
     )  # fmt: skip
 
 
@@ -128,13 +128,13 @@ def query_rows(
         with np.errstate(invalid="ignore"):
             attended = row >= line
         place = {"row": index + 1, "col": 1}
-        for chosen, meaning, name in (
-            (attended, "heavy", t("above the threshold")),
-            (~attended & np.isfinite(row), "evicted", t("not above it")),
+        for chosen, ink, name in (
+            (attended, colour("heavy", theme), t("above the threshold")),
+            (~attended & np.isfinite(row), _quiet(theme), t("not above it")),
         ):
             figure.add_bar(
-                x=keys[chosen], y=row[chosen], width=1, name=name, legendgroup=meaning, showlegend=index == 0,
-                marker={"color": colour(meaning, theme), "line": {"width": 0}},
+                x=keys[chosen], y=row[chosen], width=1, name=name, legendgroup=name, showlegend=index == 0,
+                marker={"color": ink, "line": {"width": 0}},
                 hovertemplate=t("query {query} gives key {key}: {value}").format(
                     query=position, key="%{x}", value="%{y:.4f}"
                 ) + "<extra></extra>", **place,
@@ -152,6 +152,11 @@ def query_rows(
     figure.update_xaxes(title=t("key (cached token)"), row=len(rows), col=1)
     figure.update_layout(height=150 * len(rows) + 130, barmode="overlay", bargap=0)
     return apply(figure, theme)
+
+
+def _quiet(theme: Theme) -> str:
+    """The middle of the ramp on which the map shades what nobody looked at."""
+    return RAMPS["neutral"][theme][3]
 
 
 def _keys(labels: Sequence[str]) -> dict[str, object]:

@@ -2,10 +2,12 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 from weakref import WeakKeyDictionary
+
+import numpy as np
 
 from kvviz.summary import AttentionSummary
 from kvviz.ui.server import shared_turns
@@ -22,6 +24,7 @@ T = TypeVar("T")
 Kept = TypeVar("Kept", bound=Sized)
 
 _MOST_BYTES = 2**28  # of arrays kept of one summary; the latest stays whatever its size
+_WHOLE_BYTES = 2**26  # all heads' maps of a layer: up to here they are computed at once, and the next row is there
 
 _kept: WeakKeyDictionary[AttentionSummary, OrderedDict[Hashable, Sized]] = WeakKeyDictionary()
 _changes = threading.Lock()
@@ -54,3 +57,27 @@ def kept(summary: AttentionSummary, key: Hashable, work: Callable[[], Kept], *, 
         while len(known) > 1 and sum(each.nbytes for each in known.values()) > _MOST_BYTES:
             known.popitem(last=False)
     return found
+
+
+def rows(summary: AttentionSummary, layer: int, positions: Sequence[int]) -> np.ndarray:
+    """`summary.queries`, kept."""
+    positions = list(positions)
+    if (whole := _whole(summary, layer)) is not None:
+        return whole[:, positions]
+    return kept(summary, ("rows", layer, *positions), lambda: summary.queries(layer, positions))
+
+
+def columns(summary: AttentionSummary, layer: int, positions: Sequence[int]) -> np.ndarray:
+    """`summary.keys`, kept."""
+    positions = list(positions)
+    if (whole := _whole(summary, layer)) is not None:
+        return whole[:, :, positions]
+    return kept(summary, ("columns", layer, *positions), lambda: summary.keys(layer, positions))
+
+
+def _whole(summary: AttentionSummary, layer: int) -> np.ndarray | None:
+    """Maps of all heads of a layer, if they are small enough to keep."""
+    heads = next(len(each.received) for each in summary.layers if each.layer == layer)
+    if 4 * heads * len(summary.ids) ** 2 > _WHOLE_BYTES:
+        return None
+    return kept(summary, ("maps", layer), lambda: summary.maps(layer))

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from kvviz.analysis.attention import mean_received
 from kvviz.analysis.rows import received_by_all, strongest
 from kvviz.locale import N_, Translate
 from kvviz.summary import AttentionSummary
 from kvviz.ui.attention.positions import position_input
-from kvviz.ui.attention.recompute import kept
+from kvviz.ui.attention.recompute import columns, rows
 from kvviz.ui.components.token_strip import token_strip
 from kvviz.ui.shell import Page
 
@@ -36,11 +37,11 @@ def strip(page: Page, summary: AttentionSummary, layer: int, head: int, origins:
 def _strip(page: Page, summary: AttentionSummary, layer: int, head: int, origins: Sequence[str]) -> None:
     t = page.t
     st.subheader(t("Which token looks at which?"), anchor=False)
-    left, middle, right = st.columns([5, 4, 2], vertical_alignment="bottom", gap="medium")
-    mode = _choice(t, left, t("Shade every token by"), _MODES, "strip_mode")
+    mode = _choice(t, st.container(), t("Shade every token by"), _MODES, "strip_mode")
+    left, right, _ = st.columns([4, 2, 3], vertical_alignment="bottom", gap="medium")
     count = len(summary.ids)
     if mode == "received":
-        measure = middle.selectbox(
+        measure = left.selectbox(
             t("Received, measured as"),
             list(_MEASURES),
             format_func=lambda name: t(_MEASURES[name]),
@@ -48,7 +49,7 @@ def _strip(page: Page, summary: AttentionSummary, layer: int, head: int, origins
         )
         position, weights = None, _received(summary, layer, head, measure)
     else:
-        which = _choice(t, middle, t("Heads"), _HEADS, "strip_heads")
+        which = _choice(t, left, t("Heads"), _HEADS, "strip_heads")
         position = position_input(right, t("Token"), count, key=_POSITION, default=count - 1)
         weights = looks(summary, layer, head if which == "head" else None, position, mode)
     st.caption(_told(t, mode, layer, head, st.session_state.get("strip_measure"), st.session_state.get("strip_heads")))
@@ -66,14 +67,10 @@ def _strip(page: Page, summary: AttentionSummary, layer: int, head: int, origins
     _list(t, summary, weights, mode, position)
 
 
-def _choice(t: Translate, place: object, label: str, options: dict[str, str], key: str) -> str:
+def _choice(t: Translate, place: DeltaGenerator, label: str, options: dict[str, str], key: str) -> str:
+    st.session_state.setdefault(key, next(iter(options)))  # not a default: a callback sets it, too
     return place.segmented_control(
-        label,
-        list(options),
-        format_func=lambda name: t(options[name]),
-        default=next(iter(options)),
-        required=True,
-        key=key,
+        label, list(options), format_func=lambda name: t(options[name]), required=True, key=key
     )
 
 
@@ -93,10 +90,10 @@ def _received(summary: AttentionSummary, layer: int, head: int, measure: str) ->
 
 def looks(summary: AttentionSummary, layer: int, head: int | None, position: int, mode: str) -> np.ndarray:
     """Row ("query") or column ("key") of the token at `position`, (T,), of one head or, with None, the heads' mean."""
-    ask = summary.queries if mode == "query" else summary.keys
-    found = kept(summary, (mode, layer, position), lambda: ask(layer, [position]))
-    rows = found[:, 0] if mode == "query" else found[:, :, 0]
-    return rows.mean(axis=0) if head is None else rows[head]
+    of_heads = (
+        rows(summary, layer, [position])[:, 0] if mode == "query" else columns(summary, layer, [position])[:, :, 0]
+    )
+    return of_heads.mean(axis=0) if head is None else of_heads[head]
 
 
 def _told(t: Translate, mode: str, layer: int, head: int, measure: str | None, heads: str | None) -> str:
@@ -118,6 +115,9 @@ def _list(t: Translate, summary: AttentionSummary, weights: np.ndarray, mode: st
     }
     with st.container(key="strip_top"):
         st.markdown("**" + titles[mode].format(position=position) + "**")
-        for row in strongest(weights, summary.labels).itertuples():
-            # st.text: the label is the model's text
-            st.text(f"{row.probability:.4f}   {row.position} · {row.token}")
+        # st.text, not markdown: the labels are the model's text
+        lines = [
+            f"{row.probability:.4f}   {row.position}   “{row.token}”"
+            for row in strongest(weights, summary.labels).itertuples()
+        ]
+        st.text("\n".join(lines))

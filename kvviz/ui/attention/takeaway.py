@@ -91,7 +91,7 @@ def _choose(t: Translate, summary: AttentionSummary) -> tuple[int, ...]:
         st.session_state["take_away_positions"] = [strongest_sink(summary)]
     chosen = st.multiselect(t("Tokens to take away, by position"), range(count), key="take_away_positions")
     for position in sorted(chosen)[:20]:
-        st.text(f"{position} · {summary.labels[position]}")  # not markdown: the label is the model's text
+        st.text(f"{position}   “{summary.labels[position]}”")  # not markdown: the label is the model's text
     return tuple(sorted(chosen))
 
 
@@ -129,12 +129,9 @@ def _result(page: Page, summary: AttentionSummary, found: Knockout) -> None:
     t = page.t
     frame = losses_frame(found.nll, found.nll_without, summary.labels)
     with st.container(key="take_away_result"):
-        names = ", ".join(f"{position} · {summary.labels[position]}" for position in found.positions[:20])
+        names = ", ".join(f"{position} “{summary.labels[position]}”" for position in found.positions[:20])
         st.text(t("Taken away: {tokens}").format(tokens=names))
-        if frame.empty:
-            st.text(t("A text of one token has no token to predict: its perplexity is not defined."))
-        else:
-            st.text(_numbers(t, found))
+        st.text(loss_sentence(t, found))
     if not frame.empty:
         figure = loss_change(frame, found.positions, t, page.theme)
         st.plotly_chart(figure, theme=None, key="loss_change", alt=t("Change of the loss of every token, in nats"))
@@ -142,7 +139,10 @@ def _result(page: Page, summary: AttentionSummary, found: Knockout) -> None:
     st.dataframe(next_tokens(t, summary, found), hide_index=True, key="take_away_next")
 
 
-def _numbers(t: Translate, found: Knockout) -> str:
+def loss_sentence(t: Translate, found: Knockout) -> str:
+    """The mean change of the loss, and the perplexity with and without."""
+    if not len(found.nll):
+        return t("A text of one token has no token to predict: its perplexity is not defined.")
     told = t("Loss changes by {change} nats on average; perplexity {before} → {after} over {count} scored tokens.")
     return told.format(
         change=f"{float((found.nll_without - found.nll).mean()):+.4f}",
