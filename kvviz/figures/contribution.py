@@ -14,6 +14,7 @@ from kvviz.palette import Theme, colour
 from kvviz.records import MapView
 
 _LABELLED = 64  # keys up to which an axis shows tokens; beyond, positions
+_BARS = 128  # keys up to which bars can be told apart; beyond, lines
 
 
 def weighted_map(
@@ -23,7 +24,7 @@ def weighted_map(
     values = view.contribution if weighted else view.probability
     largest = float(np.nanmax(values)) or 1.0
     told = t("attention × norm: {value}") if weighted else t("attention: {value}")
-    title = t("attention × norm, of its largest") if weighted else t("attention, of its largest")
+    title = t("attention × norm of what the value adds") if weighted else t("attention")
     figure = go.Figure(
         go.Heatmap(
             z=values / largest,
@@ -33,7 +34,7 @@ def weighted_map(
             zmin=0,
             zmax=1,
             colorscale=scale("v" if weighted else "k", theme),
-            colorbar={"thickness": 14, "title": {"text": title, "side": "right"}},
+            colorbar={"thickness": 14, "title": {"text": t("part of the largest"), "side": "right"}},
             hoverongaps=False,
             hovertemplate="<br>".join(
                 [
@@ -44,8 +45,8 @@ def weighted_map(
             ),
         )
     )
-    token_axes(figure, keys_side(view, t), queries_side(view, t), labels, most=20)
-    figure.update_layout(height=520, plot_bgcolor=ground(theme), showlegend=False)
+    token_axes(figure, keys_side(view, t), queries_side(view, t), labels, most=(14, 22))
+    figure.update_layout(title={"text": title}, height=540, plot_bgcolor=ground(theme), showlegend=False)
     return apply(figure, theme)
 
 
@@ -60,13 +61,17 @@ def glow_and_fade(frame: pd.DataFrame, labels: Sequence[str], t: Translate = N_,
         ("contributed_part", "contributed", t("attention × norm of what the value adds"), "v"),
     )
     for part, value, name, meaning in lines:
-        figure.add_bar(
-            x=frame["position"], y=frame[part], name=name, customdata=frame[value],
-            marker={"color": colour(meaning, theme), "line": {"width": 0}},
-            hovertemplate=t("key {position}: {value}, {part} of the largest").format(
+        ink = colour(meaning, theme)
+        facts = {
+            "x": frame["position"], "y": frame[part], "name": name, "customdata": frame[value],
+            "hovertemplate": t("key {position}: {value}, {part} of the largest").format(
                 position="%{x}", value="%{customdata:.5f}", part="%{y:.1%}"
             ) + "<extra></extra>",
-        )  # fmt: skip
+        }  # fmt: skip
+        if len(frame) <= _BARS:
+            figure.add_bar(marker={"color": ink, "line": {"width": 0}}, **facts)
+        else:
+            figure.add_scatter(mode="lines", line={"color": ink, "width": 1.5}, **facts)
     axis = token_ticks(labels) if len(labels) <= _LABELLED else {"type": "linear"}
     figure.update_xaxes(title=t("key (cached token)"), range=[-0.7, len(labels) - 0.3], **axis)
     figure.update_yaxes(title=t("part of the largest"), range=[0, 1.03], tickformat=".0%")

@@ -128,17 +128,17 @@ def queries_side(view: MapView, t: Translate) -> Side:
     return Side(view.queries, view.cell[0], t("query (token being computed)"))
 
 
-def token_axes(figure: go.Figure, x: Side, y: Side, labels: Sequence[str], most: int = 40) -> None:
-    """Positions on both axes, at `most` that many tokens written at them, and every one on the hover.
+def token_axes(figure: go.Figure, x: Side, y: Side, labels: Sequence[str], most: tuple[int, int] = (40, 30)) -> None:
+    """Positions on both axes, at `most` (x, y) that many tokens written at them, and every one on the hover.
 
     The hover reads its words from an axis's ticks: the traces lie on axes with a tick for every cell, unseen, over
     axes of the same range with few.
     """
-    for letter, (positions, cell, title) in (("x", x), ("y", y)):
+    for letter, (positions, cell, title), written in (("x", x, most[0]), ("y", y, most[1])):
         words = [_words(labels, at, min(at + cell, positions.stop)) for at in positions[::cell]]
         ends = [positions.start - 0.5, positions.stop - 0.5]
         shared = {"range": ends if letter == "x" else ends[::-1], "showgrid": False}
-        seen = {"title": {"text": title}, **_ticks(words, positions.start, cell, most)}
+        seen = {"title": {"text": title}, **_ticks(words, positions.start, cell, written)}
         unseen = {"overlaying": letter, "matches": letter, "showticklabels": False, "ticks": "", "showline": False}
         unseen |= _ticks(words, positions.start, cell, len(words))
         figure.update_layout({f"{letter}axis": shared | seen, f"{letter}axis2": shared | unseen})
@@ -152,7 +152,7 @@ def _ticks(words: Sequence[str], start: int, cell: int, most: int) -> dict[str, 
 
 
 def _words(labels: Sequence[str], first: int, stop: int) -> str:
-    return f"{first} · {labels[first]}" if stop == first + 1 else f"{first}–{stop - 1} · {labels[first]} …"
+    return f"{first} {labels[first]}" if stop == first + 1 else f"{first}–{stop - 1} {labels[first]} …"
 
 
 def _hatch(figure: go.Figure, view: MapView, theme: Theme) -> None:

@@ -37,7 +37,7 @@ def received_over_time(
             zmin=0,
             zmax=1,
             colorscale=scale("k", theme),
-            colorbar={"thickness": 14, "title": {"side": "right", "text": t("attention received (square root scale)")}}
+            colorbar={"thickness": 14, "title": {"side": "right", "text": t("attention (square root scale)")}}
             | ROOT_TICKS,
             hoverongaps=False,
             hovertemplate="<br>".join(
@@ -51,8 +51,8 @@ def received_over_time(
     )
     steps = t("decode step (token being computed)") if decoding else t("query (token being computed)")
     keys = Side(over.keys, over.cell[0], t("key (cached token)"))
-    token_axes(figure, Side(over.queries, over.cell[1], steps), keys, labels, most=32)
-    figure.update_layout(height=600, plot_bgcolor=ground(theme), showlegend=False)
+    token_axes(figure, Side(over.queries, over.cell[1], steps), keys, labels, most=(40, 26))
+    figure.update_layout(height=640, plot_bgcolor=ground(theme), showlegend=False)
     return apply(figure, theme)
 
 

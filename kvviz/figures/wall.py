@@ -47,7 +47,7 @@ def head_wall(
         facts[row : row + side, column : column + side, 0] = tile
         facts[row : row + side, column : column + side, 1] = head
         _frame(figure, head, (row, column), side, head == chosen, t, theme)
-    bar = {"title": {"side": "right", "text": t("largest attention in a cell (square root scale)")}, "thickness": 14}
+    bar = {"title": {"side": "right", "text": t("attention (square root scale)")}, "thickness": 14}
     figure.add_heatmap(
         z=canvas, zmin=0, zmax=1, colorscale=scale("k", theme), customdata=facts, hoverongaps=False,
         colorbar=bar | ROOT_TICKS,

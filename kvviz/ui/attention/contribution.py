@@ -60,7 +60,7 @@ def _sentence(page: Page, summary: AttentionSummary, layer: int, head: int) -> s
 def _verdict(t: Translate, shares: Shares) -> str:
     factor = shares.contribution / shares.weight
     if factor < 0.5:
-        return t("It is looked at much and adds little: a place to look at without fetching anything.")
+        return t("That is less than half: it is looked at more than it adds, and the map pales there.")
     if factor < 0.8:
         return t("It adds less than it is looked at.")
     if factor > 1.25:

@@ -39,7 +39,8 @@ def _heatmap(page: Page, summary: AttentionSummary, layer: int, head: int) -> No
     )  # fmt: skip
     st.caption(" ".join([heads_sentence(t, summary, layer, shown), ground_sentence(t), _row_sum(t, summary, layer)]))
     if view.cell != (1, 1):
-        st.caption(pooling_sentence(t, *view.cell))
+        zoom = t("Choose at most 256 queries and 256 keys above to see every value.")
+        st.caption(pooling_sentence(t, *view.cell) + " " + zoom)
     if mode == "hidden":
         st.caption(_hidden(t, view, share=which != "max"))
 

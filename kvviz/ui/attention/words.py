@@ -35,5 +35,4 @@ def ground_sentence(t: Translate) -> str:
 
 def pooling_sentence(t: Translate, rows: int, columns: int) -> str:
     """What a cell stands for, where it stands for more than one pair of tokens."""
-    told = t("Each cell is the largest of {rows} × {columns} values. Choose at most 256 tokens a side to see each.")
-    return told.format(rows=rows, columns=columns)
+    return t("Each cell is the largest of {rows} × {columns} values.").format(rows=rows, columns=columns)
