@@ -32,6 +32,7 @@ FLAGS = [
 ]
 READY_S = 90  # seconds until a server must answer; importing torch on a busy machine takes most of it
 IDLE_MS = 120_000  # milliseconds until a page must be done; the first load of a model may convert it
+expect.set_options(timeout=30_000)  # a machine that is busy elsewhere takes its time
 IDLE = '[data-testid="stApp"][data-test-script-state="notRunning"]'
 
 

@@ -17,7 +17,8 @@ class GrowthPage:
     def __init__(self, page: Page) -> None:
         self.page = page
         self.prompt = page.get_by_label("Prompt", exact=True)
-        self.run, self.stop = page.locator(".st-key-run button"), page.locator(".st-key-stop button")
+        # the first: one that has just moved is there twice for a moment
+        self.run, self.stop = (page.locator(f".st-key-{name} button").first for name in ("run", "stop"))
         self.grid = page.locator(".st-key-grid .kvviz")
         self.changed = page.get_by_text(CHANGED)
         self.slider = page.locator(".st-key-step").get_by_role("slider")

@@ -30,6 +30,12 @@ def test_the_language_switch_keeps_the_page_and_its_inputs(page: Page, settle) -
     expect(page.get_by_role("slider", name=ZH("New tokens"))).to_have_value("16")
     settle(page)
     assert "lang=zh-TW" in page.url and "/growth" in page.url
+    # and the first click counts on the next page too
+    page.get_by_test_id("stSidebarNavLink").first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("kvviz")
+    expect(page.get_by_text(ZH("Look closer"))).to_be_visible()
+    page.get_by_role("radio", name="English").click()
+    expect(page.get_by_text("Look closer")).to_be_visible()
 
 
 def _is_growth_in_chinese(page: Page) -> None:

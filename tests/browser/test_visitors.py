@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from tests.browser.growth_page import RUN_MS, GrowthPage
 
 LONG = "new=1024"  # far more than these tests let it write
-IDLE_CORES = 0.3  # a server that decodes keeps at least one core busy
+IDLE_CORES = 0.1  # a server that decodes takes all it can get, on a busy machine a part of one core
 PATIENCE_S = 12  # far less than the forsaken run would take to its end
 
 
