@@ -1,44 +1,37 @@
-"""The whole analysis of a text as one HTML file, and as the Python lines that repeat it."""
-
-from dataclasses import dataclass
+"""The whole analysis of a text as one HTML file."""
 
 import numpy as np
 
 from kvviz.analysis.attention import sink_share_frame
+from kvviz.analysis.contribution import contribution_frame
 from kvviz.analysis.knockout import losses_frame
+from kvviz.analysis.maps import sink_columns
 from kvviz.analysis.rows import received_by_all
-from kvviz.analysis.unattended import Rule, unattended
+from kvviz.analysis.unattended import unattended
 from kvviz.engine.knockout import Knockout
 from kvviz.figures.attention import head_map
+from kvviz.figures.contribution import glow_and_fade
+from kvviz.figures.heatmap import MODES, attention_map
 from kvviz.figures.knockout import loss_change
 from kvviz.figures.report import Part, Strip, document
 from kvviz.figures.unattended import unattended_share
+from kvviz.figures.wall import head_wall
 from kvviz.locale import Translate
-from kvviz.models.prompts import encode
 from kvviz.palette import Theme
 from kvviz.summary import AttentionSummary
+from kvviz.ui.attention.choices import Choices
+from kvviz.ui.attention.recompute import kept
 from kvviz.ui.attention.takeaway import loss_sentence, next_tokens
 from kvviz.ui.attention.unattended import map_figure, query_figure, sentences
-from kvviz.ui.house import ModelKey
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Choices:
-    """What the visitor set on the page: the head, the sinks' epsilon, the rule, the three queries."""
-
-    layer: int
-    head: int
-    epsilon: float
-    diagonal: bool
-    rule: Rule
-    queries: list[int]
+from kvviz.ui.attention.words import heads_sentence, kv_heads, pooling_sentence
 
 
 def as_html(
     t: Translate, theme: Theme, lang: str, summary: AttentionSummary, chosen: Choices, taken: Knockout | None
 ) -> str:
     """Everything about one text; `taken` is what taking tokens away came to, if somebody did."""
-    parts = [_sinks(t, theme, summary, chosen), _received(t, summary), *_never(t, theme, summary, chosen)]
+    parts = [_sinks(t, theme, summary, chosen), _received(t, summary), *_maps(t, theme, summary, chosen)]
+    parts += _never(t, theme, summary, chosen)
     if taken is not None:
         parts.append(_taken(t, theme, summary, taken))
     parts.append(Part(t("All heads"), [summary.heads()], folded=True))
@@ -74,6 +67,28 @@ def _received(t: Translate, summary: AttentionSummary) -> Part:
     return Part(t("What every token received"), [strip, told.format(largest=f"{largest:.3g}")])
 
 
+def _maps(t: Translate, theme: Theme, summary: AttentionSummary, chosen: Choices) -> list[Part]:
+    """The open head, its layer, and what came of its attention."""
+    layer, head, everything = chosen.layer, chosen.head, range(len(summary.ids))
+    measures = summary.of_layer(layer)
+    hidden = sink_columns(measures, head, chosen.epsilon, diagonal=chosen.diagonal)
+    key = ("view", layer, head, everything, everything, hidden)
+    view = kept(summary, key, lambda: summary.view(layer, head, queries=everything, keys=everything, hidden=hidden))
+    names = {mode: t(name) for mode, name in MODES.items() if mode in ("linear", "log")}
+    told = [pooling_sentence(t, *view.cell)] if view.cell != (1, 1) else []
+    heading = heads_sentence(t, summary, layer, head)
+    parts = [
+        Part(f"{heading} {name}", [attention_map(view, summary.labels, mode, t, theme), *told])
+        for mode, name in names.items()
+    ]
+    wall = head_wall(measures.pooled, kv_heads(summary, layer), measures.choices, head, t, theme)
+    parts.append(Part(t("All heads of layer {layer}").format(layer=layer), [wall]))
+    if measures.contribution is not None:
+        glow = glow_and_fade(contribution_frame(measures, head), summary.labels, t, theme)
+        parts.append(Part(t("What every key received, and what came of it"), [glow]))
+    return parts
+
+
 def _never(t: Translate, theme: Theme, summary: AttentionSummary, chosen: Choices) -> list[Part]:
     found = unattended(summary.layers, chosen.rule)
     figure, note = map_figure(t, theme, summary, found)
@@ -97,39 +112,3 @@ def _taken(t: Translate, theme: Theme, summary: AttentionSummary, taken: Knockou
     if not frame.empty:
         contents.append(loss_change(frame, taken.positions, t, theme))
     return Part(t("With a token taken away"), [*contents, next_tokens(t, summary, taken)])
-
-
-def as_python(key: ModelKey, summary: AttentionSummary, chosen: Choices, taken: tuple[int, ...] = ()) -> str:
-    """The lines that repeat the analysis in a notebook: the text where it gives the same ids again, else the ids."""
-    rule = chosen.rule
-    never = f"rule={rule.rule!r}, threshold={rule.threshold}, too_new={rule.too_new}"
-    lines = [
-        "import kvviz",
-        "",
-        f"lm = kvviz.load({key.name!r}, device={key.device!r}, dtype={key.dtype!r})",
-        f"text = {_text(summary)!r}",
-        "summary = kvviz.attention(lm, text)",
-        f"sinks = summary.sinks(epsilon={chosen.epsilon}, diagonal={chosen.diagonal})",
-        "heads = summary.heads()",
-        "received = summary.received()",
-        f"never = summary.never_attended({never})",
-        f"unattended = summary.unattended({never})",
-        f"attention = summary.map({chosen.layer}, {chosen.head})  # query x key",
-    ]
-    if taken:
-        lines += [
-            "",
-            "from kvviz.engine.knockout import take_away",
-            f"without = take_away(lm, summary.ids, {list(taken)})",
-        ]
-    return "\n".join(lines)
-
-
-def _text(summary: AttentionSummary) -> str | list[int]:
-    """The ids as a text when it gives the very same ids again, else the ids."""
-    text = summary.lm.tokenizer.decode(summary.ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-    try:
-        same = encode(summary.lm, text).ids == summary.ids
-    except Exception:  # any tokenizer may stumble over its own text; the ids are always right
-        same = False
-    return text if same else list(summary.ids)

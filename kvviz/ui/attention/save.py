@@ -11,8 +11,9 @@ from kvviz.analysis.unattended import Rule
 from kvviz.engine.knockout import Knockout
 from kvviz.locale import N_
 from kvviz.summary import AttentionSummary
+from kvviz.ui.attention.choices import Choices, as_python
 from kvviz.ui.attention.recompute import kept
-from kvviz.ui.attention.report import Choices, as_html, as_python
+from kvviz.ui.attention.report import as_html
 from kvviz.ui.attention.run import AttentionRun
 from kvviz.ui.attention.takeaway import takeaway_desk
 from kvviz.ui.shell import Page
