@@ -37,7 +37,10 @@ def _heatmap(page: Page, summary: AttentionSummary, layer: int, head: int) -> No
         attention_map(view, summary.labels, mode, t, page.theme), theme=None, key="attention_map", width=WIDTH,
         alt=t("Attention of every query to every key, as a map"),
     )  # fmt: skip
-    st.caption(" ".join([heads_sentence(t, summary, layer, shown), ground_sentence(t), _row_sum(t, summary, layer)]))
+    told = [heads_sentence(t, summary, layer, shown), ground_sentence(t)]
+    if which != "max":
+        told.append(_row_sum(t, summary, layer))
+    st.caption(" ".join(told))
     if view.cell != (1, 1):
         zoom = t("Choose at most 256 queries and 256 keys above to see every value.")
         st.caption(pooling_sentence(t, *view.cell) + " " + zoom)
