@@ -132,6 +132,13 @@ def test_strip_sends_hostile_tokens_as_they_are() -> None:
     assert all(word.startswith("⟦") for word in (words["name"], words["token"], *words["kinds"], *words["origins"]))
 
 
+def test_strip_names_its_shades_and_leaves_the_choice_to_the_page() -> None:
+    at, data = _shown(_strip, labels=["a", "b"], weights=[0, 1], scale=[(0, "0"), (1, "0.5")], selected=1)
+    assert (data["scale"], data["kept"], at.text[0].value) == ([[0, "0"], [255, "0.5"]], False, "1")
+    _, data = _shown(_strip, labels=["a", "b"], selected=1, on_select=print)
+    assert data["kept"] is True and data["selected"] == 1
+
+
 def test_strip_of_nothing_and_a_selection_past_the_end() -> None:
     at, data = _shown(_strip, labels=[], selected=3)
     assert data["labels"] == [] and at.text[0].value == "None"

@@ -46,6 +46,7 @@ def _strip(page: Page, summary: AttentionSummary, layer: int, head: int, origins
             list(_MEASURES),
             format_func=lambda name: t(_MEASURES[name]),
             key="strip_measure",
+            persist_state="session",
         )
         position, weights = None, _received(summary, layer, head, measure)
     else:
@@ -70,7 +71,7 @@ def _strip(page: Page, summary: AttentionSummary, layer: int, head: int, origins
 def _choice(t: Translate, place: DeltaGenerator, label: str, options: dict[str, str], key: str) -> str:
     st.session_state.setdefault(key, next(iter(options)))  # not a default: a callback sets it, too
     return place.segmented_control(
-        label, list(options), format_func=lambda name: t(options[name]), required=True, key=key
+        label, list(options), format_func=lambda name: t(options[name]), required=True, key=key, persist_state="session"
     )
 
 
