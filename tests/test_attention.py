@@ -8,8 +8,8 @@ from kvviz.analysis.attention import ATTENDED, NEVER, OUT_OF_WINDOW, TOO_NEW, at
 from kvviz.engine.measures import measure_blocks
 from kvviz.engine.probe import ATTENTION
 from kvviz.engine.scores import Block
-from kvviz.summary import attention
 from kvviz.records import POOL
+from kvviz.summary import attention
 from tests.tiny import FAMILIES
 
 TOKENS = 90

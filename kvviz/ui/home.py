@@ -17,9 +17,8 @@ from kvviz.ui.shell import PAGES, Page
 from kvviz.ui.text import failure, plain
 from kvviz.units import size
 
-_TEXT = "The capital of France is"
-_NEW_TOKENS = 24
-
+_TEXT = "Once upon a time, in a small village by the sea, there lived a girl who"
+_NEW_TOKENS = 32
 
 _starting = threading.Lock()  # two visitors who come at once see the same run
 

@@ -3,25 +3,31 @@
 import streamlit as st
 
 from kvviz.locale import LANGUAGES, Translate, translator
-from kvviz.ui.url import from_url, to_url
+from kvviz.ui.url import to_url
 
 _KEY = "lang"
+_FIRST = "kvviz.first_language"  # what the switch started with in this session
 
 
 def choose_language() -> str:
     """Draw the switch and return the language in force, a key of `LANGUAGES`."""
-    from_url(_KEY, list(LANGUAGES), default=_of_browser(st.context.locale), frame=True)
+    own = _of_browser(st.context.locale)
+    if _FIRST not in st.session_state:
+        asked = st.query_params.get(_KEY)
+        st.session_state[_FIRST] = asked if asked in LANGUAGES else own
     chosen = st.segmented_control(
         "Language · 語言",
         list(LANGUAGES),
         format_func=LANGUAGES.__getitem__,
+        # not through the session state: a run that overtakes the first one would leave the switch without a choice
+        default=st.session_state[_FIRST],
         required=True,
         key=_KEY,
         label_visibility="collapsed",
         width="stretch",
         persist_state="session",
     )
-    to_url(_KEY, default=_of_browser(st.context.locale))
+    to_url(_KEY, default=own)
     return chosen
 
 

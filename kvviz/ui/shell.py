@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kvviz.ui.house import Resident
 
 _ROUTED = "kvviz.routed"
+# Streamlit leaves 6rem free above a page, which a projector has not to spare
+_CLOSER = "<style>[data-testid=stMainBlockContainer] {padding-top: 3rem}</style>"
 
 
 class PageEntry(NamedTuple):
@@ -77,6 +79,7 @@ def open_page(name: str) -> Page:
         st.rerun()
     entry = next(page for page in PAGES if page.name == name)
     t = current_translator()
+    st.html(_CLOSER)
     st.title(entry.heading or t(entry.title), anchor=False)
     st.markdown(t(entry.question))
     from kvviz.ui.model_panel import model_panel  # seconds, the first time: torch and transformers

@@ -11,14 +11,11 @@ import streamlit as st
 PAGE = "kvviz.page"  # where the session keeps the path of the page it shows
 
 
-def from_url(key: str, options: Sequence[str], default: str, *, frame: bool = False) -> None:
-    """Before the widget `key` is drawn on a page for the first time: the URL's choice, the one kept, or `default`.
-
-    `frame` is for a widget outside the pages, which stays the same one from page to page.
-    """
+def from_url(key: str, options: Sequence[str], default: str) -> None:
+    """Before the widget `key` is drawn on a page for the first time: the URL's choice, the one kept, or `default`."""
     page, kept = st.session_state.get(_kept(key), (None, None))
     # The same key on another page is another widget to Streamlit, which forgets what the visitor has not clicked on.
-    moved = not frame and page != st.session_state.get(PAGE)
+    moved = page != st.session_state.get(PAGE)
     if key not in st.session_state or moved:
         asked = st.query_params.get(key, kept)
         st.session_state[key] = asked if asked in options else default

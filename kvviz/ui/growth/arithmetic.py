@@ -18,7 +18,7 @@ def arithmetic(t: Translate, run: GrowthRun) -> None:
     if len(groups) > 1:
         total = f"{groups['bytes_per_token'].sum():,}"
         lines.append(t("together: {bytes} bytes per token while every layer grows").format(bytes=total))
-    st.code("\n".join(lines), language=None)
+    st.code("\n".join(lines), language=None, wrap_lines=True)
     note = t(
         "A {kind} layer looks at {window} tokens. Between steps it stores {kept}: the next token brings the last one. "
         "From there on its part of the cache is flat."

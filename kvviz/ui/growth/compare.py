@@ -31,7 +31,7 @@ def comparison(page: Page, run: GrowthRun) -> None:
     )
     st.markdown(counts.format(cached=f"{cached:,}", anew=f"{anew:,}"))
     if not run.recomputed:
-        st.caption(t("Switch on “Run again without cache” above and run again to measure it."))
+        st.caption(t("Switch on “Also without cache” above and run again to measure it."))
         return
     frame = comparison_frame(run.steps, run.recomputed)
     factor = speed_up(frame)

@@ -48,8 +48,8 @@ def _capacities(t: Translate, run: GrowthRun, itemsize: int) -> None:
     table = {
         t("device"): fits["device"],
         t("memory"): fits["memory_bytes"].map(size),
-        t("tokens after loading the weights"): [_count(t, tokens) for tokens in fits["tokens_beside_weights"]],
-        t("tokens if the cache had all memory"): [_count(t, tokens) for tokens in fits["tokens_alone"]],
+        t("tokens, weights loaded"): [_count(t, tokens) for tokens in fits["tokens_beside_weights"]],
+        t("tokens, cache alone"): [_count(t, tokens) for tokens in fits["tokens_alone"]],
     }
     st.dataframe(pd.DataFrame(table), hide_index=True, key="capacities")
 

@@ -32,19 +32,22 @@ def ask(page: Page) -> Wanted | None:
     """Draw the inputs; return the run they describe, or None while no model is named."""
     t = page.t
     _preset(t)
-    text = st.text_area(t("Prompt"), key="prompt", persist_state="session", height=100)
-    left, middle, right = st.columns([2, 1, 1], vertical_alignment="bottom")
+    text = st.text_area(t("Prompt"), key="prompt", persist_state="session", height=68, label_visibility="collapsed")
+    left, chat_place, compare_place, sampling_place = st.columns(
+        [2, 1, 1, 1], vertical_alignment="bottom", gap="medium"
+    )
     most = settings().max_new_tokens
     new = left.slider(t("New tokens"), 1, max(2, most), min(64, most), key="new", bind="query-params")
-    chat = middle.toggle(
+    chat = chat_place.toggle(
         t("Chat template"),
         key="chat",
         bind="query-params",
         help=t("Wraps the prompt as the model was trained to be talked to, in tokens you did not type."),
     )
-    temperature, top_p, seed = _sampling(t)
-    compare = right.toggle(
-        t("Run again without cache"),
+    with sampling_place.popover(t("Sampling"), width="stretch", help=t("How the next token is chosen.")):
+        temperature, top_p, seed = _sampling(t)
+    compare = compare_place.toggle(
+        t("Also without cache"),
         key="compare",
         bind="query-params",
         disabled=temperature > 0,
@@ -62,19 +65,20 @@ def run_or_stop(page: Page, wanted: Wanted | None) -> GrowthRun | None:
     prompt = _encoded(t, page, wanted)
     working = run is not None and run.job.running
     left, middle, right = st.columns([1, 1, 4], vertical_alignment="center")
-    ready = wanted is not None and lm is not None and prompt is not None
-    if left.button(
+    # with a refused prompt too: the click that takes the corrected text along must not find a disabled button
+    ready = wanted is not None and lm is not None
+    go = left.button(
         t("Run"), key="run", type="primary", icon=":material/play_arrow:", width="stretch", disabled=not ready
-    ):
+    )
+    if go and prompt is not None:
         begin(wanted, lm, prompt)
         st.rerun()
     if middle.button(t("Stop"), key="stop", icon=":material/stop:", width="stretch", disabled=not working):
         run.job.cancel()
         st.rerun()
     if prompt is not None:
-        right.caption(
-            t("{count} tokens, {chars} characters").format(count=f"{len(prompt.ids):,}", chars=f"{len(wanted.text):,}")
-        )
+        told = t("{count} tokens, {chars} characters")
+        right.caption(told.format(count=f"{len(prompt.ids):,}", chars=f"{len(wanted.text):,}"))
     if prompt is not None and run is None:
         token_strip(prompt.tokens, origins=prompt.origins, key="prompt_strip", t=t)
     return run
@@ -88,25 +92,22 @@ def _preset(t: Translate) -> None:
 
     if "prompt" not in st.session_state:
         st.session_state["prompt"] = PRESETS["story"][1]
-    st.pills(t("Examples"), list(PRESETS), format_func=lambda name: t(PRESETS[name][0]), key="preset", on_change=fill)
+    st.pills(
+        t("Examples"),
+        list(PRESETS),
+        format_func=lambda name: t(PRESETS[name][0]),
+        key="preset",
+        on_change=fill,
+        label_visibility="collapsed",
+    )
 
 
 def _sampling(t: Translate) -> tuple[float, float, int]:
-    with st.expander(t("How the next token is chosen")):
-        left, middle, right = st.columns(3)
-        temperature = left.slider(
-            t("Temperature"),
-            0.0,
-            2.0,
-            0.0,
-            0.1,
-            key="temperature",
-            bind="query-params",
-            help=t("0 is greedy: always the likeliest token."),
-        )
-        greedy = temperature == 0
-        top_p = middle.slider(t("Top-p"), 0.05, 1.0, 1.0, 0.05, key="top_p", bind="query-params", disabled=greedy)
-        seed = right.number_input(t("Seed"), 0, 2**31 - 1, 0, key="seed", bind="query-params", disabled=greedy)
+    told = t("0 is greedy: always the likeliest token.")
+    temperature = st.slider(t("Temperature"), 0.0, 2.0, 0.0, 0.1, key="temperature", bind="query-params", help=told)
+    greedy = temperature == 0
+    top_p = st.slider(t("Top-p"), 0.05, 1.0, 1.0, 0.05, key="top_p", bind="query-params", disabled=greedy)
+    seed = st.number_input(t("Seed"), 0, 2**31 - 1, 0, key="seed", bind="query-params", disabled=greedy)
     return temperature, top_p, int(seed)
 
 

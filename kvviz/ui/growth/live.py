@@ -50,7 +50,15 @@ def _watch(page: Page, run: GrowthRun, wanted: Wanted | None) -> None:
 def _draw(page: Page, run: GrowthRun, steps: list[Step], at: int, working: bool) -> None:
     t, text = page.t, run.text(at)
     numbers(t, steps[: at + 1])
-    token_strip(text.tokens, origins=text.origins, fresh_from=len(text.tokens) - 1, live=working, key="run_strip", t=t)
+    token_strip(
+        text.tokens,
+        origins=text.origins,
+        fresh_from=len(text.tokens) - 1,
+        live=working,
+        height=124,
+        key="run_strip",
+        t=t,
+    )
     st.markdown(t("**What the cache holds.** Each cell is one token in one layer, shaded by the length of its vector."))
     _grid(t, run, steps, at, [token.label for token in text.tokens], working)
     (_live_charts if working else _charts)(page, run, steps[: at + 1])

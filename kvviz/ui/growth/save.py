@@ -14,7 +14,7 @@ from kvviz.ui.growth.run import GrowthRun, Wanted
 def save(t: Translate, run: GrowthRun) -> None:
     """Download buttons and the code."""
     st.subheader(t("Download this run"), anchor=False)
-    left, middle, right, _ = st.columns([1, 1, 1, 2])
+    left, middle, right, _ = st.columns([2, 2, 2, 1])
     steps = list(run.steps)
     left.download_button(
         t("Steps (CSV)"), lambda: steps_frame(steps).to_csv(index=False), "kvviz-steps.csv", "text/csv", key="csv",
