@@ -20,7 +20,7 @@ def sentences(t: Translate, summary: AttentionSummary, found: Unattended, rule: 
     frame, counts, by_token = summary.unattended(*rule), found.counts, found.by_token
     judged = counts["never"] + counts["attended"]
     entries = t("{count} of {total} entries ({share}) were never attended by the queries seen so far.")
-    tokens = t("No head at all attended to {count} of {total} tokens, by the queries seen so far.")
+    tokens = t("{count} of {total} tokens were attended by no head at all, by the queries seen so far.")
     stored = t("{count} of {total} K/V entries were read by none of the query heads that share them: {size} of cache.")
     rest = t("Not counted: {new} entries too new to tell, {out} out of window.")
     return [
