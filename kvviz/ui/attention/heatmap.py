@@ -65,6 +65,7 @@ def choice(t: Translate, place: object, label: str, options: dict[str, str], key
         default=next(iter(options)),
         required=True,
         key=key,
+        persist_state="session",
     )
 
 
@@ -72,12 +73,14 @@ def _ranges(t: Translate, count: int) -> tuple[range, range]:
     """The queries and keys to show; all of a short text."""
     if count <= _RANGES_FROM:
         return range(count), range(count)
-    left, right = st.columns(2, gap="large")
-    # the length is part of the key: positions of another text are no choice in this one
-    first, last = left.slider(t("Queries from, to"), 0, count - 1, (0, count - 1), key=f"map_queries_{count}")
-    queries = range(first, last + 1)
-    first, last = right.slider(t("Keys from, to"), 0, count - 1, (0, count - 1), key=f"map_keys_{count}")
-    return queries, range(first, last + 1)
+    sides = st.columns(2, gap="large")
+    ranges = []
+    for side, label, name in zip(sides, (t("Queries from, to"), t("Keys from, to")), ("queries", "keys"), strict=True):
+        # the length is part of the key: positions of another text are no choice in this one
+        key = f"map_{name}_{count}"
+        first, last = side.slider(label, 0, count - 1, (0, count - 1), key=key, persist_state="session")
+        ranges.append(range(first, last + 1))
+    return ranges[0], ranges[1]
 
 
 def _row_sum(t: Translate, summary: AttentionSummary, layer: int) -> str:

@@ -26,7 +26,7 @@ def _over_time(page: Page, summary: AttentionSummary, layer: int, origins: Seque
     st.subheader(t("Does it stay so while the text grows?"), anchor=False)
     left, right = st.columns(2, gap="large", vertical_alignment="bottom")
     which = choice(t, left, t("Mean over the heads of"), _LAYERS, "time_layers")
-    recent = right.slider(t("Recent: tokens before the query"), 1, 64, 16, key="recent")
+    recent = right.slider(t("Recent: tokens before the query"), 1, 64, 16, key="recent", persist_state="session")
     prompt = sum(origin != "generated" for origin in origins)
     decoding = prompt < count
     queries = range(prompt, count) if decoding else range(count)
