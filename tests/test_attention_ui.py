@@ -374,7 +374,9 @@ def test_taking_tokens_away_gives_what_the_api_gives(reader: Reader) -> None:
     reader.press("take_away")
     at = reader.settle()
     sound(at)
-    expected = take_away(tiny_llama(), reader.summary.ids, [2, 7])
+    since = min(32, len(reader.summary.ids) // 2)
+    assert at.number_input(key="take_away_since").value == since
+    expected = take_away(tiny_llama(), reader.summary.ids, [2, 7], since=since)
     change = expected.nll_without - expected.nll
     bars = [trace for trace in figure(at, "loss_change").data if trace.type == "bar"]
     drawn = np.zeros(len(reader.summary.ids))
@@ -383,9 +385,9 @@ def test_taking_tokens_away_gives_what_the_api_gives(reader: Reader) -> None:
     np.testing.assert_allclose(drawn[1:], change, atol=1e-5)
     found = re.search(r"by ([+-][\d.]+) nats on average; perplexity ([\d.,]+) → ([\d.,]+) over (\d+)", texts(at))
     mean, before, after, count = (float(number.replace(",", "")) for number in found.groups())
-    assert mean == pytest.approx(change.mean(), abs=1e-4) and count == len(change)
-    assert before == pytest.approx(np.exp(expected.nll.mean()), abs=0.01)
-    assert after == pytest.approx(np.exp(expected.nll_without.mean()), abs=0.01)
+    assert mean == pytest.approx(change[since:].mean(), abs=1e-4) and count == len(change) - since
+    assert before == pytest.approx(np.exp(expected.nll[since:].mean()), abs=0.01)
+    assert after == pytest.approx(np.exp(expected.nll_without[since:].mean()), abs=0.01)
     table = next(one.value for one in at.dataframe if "rank" in one.value.columns)
     for column, pairs in (("with it", expected.top), ("without it", expected.top_without)):
         np.testing.assert_allclose(table[f"probability {column}"], [p for _, p in pairs], atol=1e-6)
@@ -464,14 +466,14 @@ def test_the_map_is_that_of_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_python_lines_repeat_the_analysis(text: str) -> None:
     lm = tiny_llama()
     summary = attention(lm, encode(lm, text).ids)
-    lines = as_python(ModelKey(lm.name, "cpu", "float32"), summary, chosen(), (0,))
+    lines = as_python(ModelKey(lm.name, "cpu", "float32"), summary, chosen(), take_away(lm, summary.ids, [0], since=4))
     names: dict[str, object] = {}
     exec(lines, names)
     assert names["kvviz"] is kvviz and names["summary"].ids == summary.ids
     for name in ("received", "heads", "sinks", "never", "unattended"):
         pd.testing.assert_frame_equal(names[name], save.frame(summary, name, chosen()))
     np.testing.assert_array_equal(names["attention"], summary.map(1, 2))
-    assert names["without"].positions == (0,)
+    assert (names["without"].positions, names["without"].since) == ((0,), 4)
 
 
 def test_the_report_is_one_file_without_obeyed_markup() -> None:

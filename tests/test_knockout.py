@@ -55,3 +55,11 @@ def test_a_token_that_is_not_there_is_refused(positions):
 def test_models_that_compute_attention_themselves_are_refused():
     with pytest.raises(Refused, match="itself"):
         take_away(FAMILIES["bloom"](), IDS, [0])
+
+
+def test_queries_before_a_position_may_still_look():
+    lm = FAMILIES["llama"]()
+    found = take_away(lm, IDS, [3], since=15)
+    np.testing.assert_allclose(found.nll[:15], found.nll_without[:15], atol=1e-5)
+    at_once = take_away(lm, IDS, [3]).nll_without
+    assert np.abs(found.nll - found.nll_without)[15:].max() > 0.01 < np.abs(found.nll_without - at_once).max()

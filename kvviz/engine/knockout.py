@@ -21,13 +21,14 @@ _ROWS = 256
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Knockout:
-    """A text with and without some of its keys, for all queries after them.
+    """A text with and without some of its keys, for all queries after them from `since` on.
 
     nll and nll_without are float32 (T - 1,): minus log of the probability of token 1, 2, ... given those before it.
     top and top_without are the likeliest next tokens after the text, pairs of (id, probability).
     """
 
     positions: tuple[int, ...]
+    since: int
     nll: np.ndarray
     nll_without: np.ndarray
     top: list[tuple[int, float]]
@@ -35,12 +36,15 @@ class Knockout:
 
 
 def take_away(
-    lm: LanguageModel, ids: Sequence[int], positions: Collection[int], *, turn: Turn = nullcontext
+    lm: LanguageModel, ids: Sequence[int], positions: Collection[int], *, since: int = 0, turn: Turn = nullcontext
 ) -> Knockout:
     """Hide the keys at `positions` from every later query, in all layers and heads; each token still sees itself.
 
-    Two forwards over the text, teacher-forced. Raises Refused for models whose attention cannot be edited, for
-    positions outside the text, and for texts whose logits would not fit into 1 GiB.
+    Queries before `since` may still look: a sink that is hidden at once is replaced by the next token, which then
+    sees only itself as the sink did; one that is hidden later is not. Two forwards over the text, teacher-forced.
+
+    Raises Refused for models whose attention cannot be edited, for positions outside the text, and for texts whose
+    logits would not fit into 1 GiB.
     """
     if lm.model.config._attn_implementation != ATTENTION:
         raise Refused("This model computes its attention itself, so no token can be taken away from it.")
@@ -56,17 +60,17 @@ def take_away(
         raise Refused("Choose a token between 0 and {last} to take away.", last=max(0, len(ids) - 1))
     with turn():
         nll, top = _losses(lm, ids)
-    with turn(), edit(lambda call: _without(call, hidden)):
+    with turn(), edit(lambda call: _without(call, hidden, since)):
         nll_without, top_without = _losses(lm, ids)
-    return Knockout(tuple(hidden), nll, nll_without, top, top_without)
+    return Knockout(tuple(hidden), since, nll, nll_without, top, top_without)
 
 
-def _without(call: AttentionCall, hidden: list[int]) -> AttentionCall:
-    """The call with a mask that hides the keys `hidden` from all queries but their own."""
+def _without(call: AttentionCall, hidden: list[int], since: int) -> AttentionCall:
+    """The call with a mask that hides the keys `hidden` from all queries from `since` on but their own."""
     queries, keys, device = call.query.shape[2], call.key.shape[2], call.query.device
     own = torch.arange(keys - queries, keys, device=device)[:, None]
     key = torch.arange(keys, device=device)
-    gone = torch.isin(key, torch.tensor(hidden, device=device)) & (key != own)
+    gone = torch.isin(key, torch.tensor(hidden, device=device)) & (key != own) & (own >= since)
     if call.mask is None:
         return replace(call, mask=((key <= own) & ~gone)[None, None])
     if call.mask.dtype == torch.bool:

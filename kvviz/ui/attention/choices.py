@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from kvviz.analysis.unattended import Rule
+from kvviz.engine.knockout import Knockout
 from kvviz.models.prompts import encode
 from kvviz.summary import AttentionSummary
 from kvviz.ui.house import ModelKey
@@ -20,7 +21,7 @@ class Choices:
     queries: list[int]
 
 
-def as_python(key: ModelKey, summary: AttentionSummary, chosen: Choices, taken: tuple[int, ...] = ()) -> str:
+def as_python(key: ModelKey, summary: AttentionSummary, chosen: Choices, taken: Knockout | None = None) -> str:
     """The lines that repeat the analysis in a notebook: the text where it gives the same ids again, else the ids."""
     rule = chosen.rule
     never = f"rule={rule.rule!r}, threshold={rule.threshold}, too_new={rule.too_new}"
@@ -37,11 +38,11 @@ def as_python(key: ModelKey, summary: AttentionSummary, chosen: Choices, taken: 
         f"unattended = summary.unattended({never})",
         f"attention = summary.map({chosen.layer}, {chosen.head})  # query x key",
     ]
-    if taken:
+    if taken is not None:
         lines += [
             "",
             "from kvviz.engine.knockout import take_away",
-            f"without = take_away(lm, summary.ids, {list(taken)})",
+            f"without = take_away(lm, summary.ids, {list(taken.positions)}, since={taken.since})",
         ]
     return "\n".join(lines)
 

@@ -108,7 +108,8 @@ def _never(t: Translate, theme: Theme, summary: AttentionSummary, chosen: Choice
 def _taken(t: Translate, theme: Theme, summary: AttentionSummary, taken: Knockout) -> Part:
     frame = losses_frame(taken.nll, taken.nll_without, summary.labels)
     gone = ", ".join(str(position) for position in taken.positions)
-    contents = [t("Taken away: {tokens}").format(tokens=gone), loss_sentence(t, taken)]
+    told = t("Taken away: {tokens}, from position {since} on").format(tokens=gone, since=taken.since)
+    contents = [told, loss_sentence(t, taken)]
     if not frame.empty:
         contents.append(loss_change(frame, taken.positions, t, theme))
     return Part(t("With a token taken away"), [*contents, next_tokens(t, summary, taken)])

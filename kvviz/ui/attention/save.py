@@ -53,7 +53,7 @@ def save(page: Page, run: AttentionRun, layer: int, head: int, rule: Rule, queri
     told = t("The map is that of layer {layer}, head {head}: float32, query × key, NaN where a query may not look.")
     st.caption(told.format(layer=layer, head=head))
     with st.expander(t("The same in Python")):
-        st.code(as_python(run.wanted.model, summary, chosen, taken.positions if taken else ()), language="python")
+        st.code(as_python(run.wanted.model, summary, chosen, taken), language="python")
 
 
 def frame(summary: AttentionSummary, name: str, chosen: Choices) -> pd.DataFrame:

@@ -23,9 +23,10 @@ from kvviz.ui.turns import Turns
 class TakeAwayRun:
     """Two passes over a text, with and without some of its tokens; `result` is there when the job has ended well."""
 
-    def __init__(self, summary: AttentionSummary, positions: tuple[int, ...], turns: Turns) -> None:
+    def __init__(self, summary: AttentionSummary, positions: tuple[int, ...], since: int, turns: Turns) -> None:
         self.lm, self.ids = summary.lm, summary.ids
         self.positions = positions
+        self.since = since
         self.passes = 0  # begun
         self.result: Knockout | None = None
         self._turns = turns
@@ -47,7 +48,7 @@ class TakeAwayRun:
                 self.passes += 1
                 yield
 
-        self.result = take_away(self.lm, self.ids, self.positions, turn=turn)
+        self.result = take_away(self.lm, self.ids, self.positions, since=self.since, turn=turn)
 
 
 @st.cache_resource(scope="session", on_release=Desk.leave, show_spinner=False)
@@ -65,11 +66,12 @@ def takeaway(page: Page, summary: AttentionSummary) -> None:
     working = run is not None and run.job.running
     st.subheader(t("What if a token were not there to look at?"), anchor=False)
     chosen = _choose(t, summary)
+    since = _since(t, len(summary.ids))
     left, right, _ = st.columns([1, 1, 3])
     if left.button(
         t("Take it away"), key="take_away", icon=":material/visibility_off:", width="stretch", disabled=not chosen
     ):
-        takeaway_desk().begin(lambda: TakeAwayRun(summary, chosen, shared_turns()))
+        takeaway_desk().begin(lambda: TakeAwayRun(summary, chosen, since, shared_turns()))
         st.rerun()
     if right.button(t("Stop"), key="take_away_stop", icon=":material/stop:", width="stretch", disabled=not working):
         run.job.cancel()
@@ -79,7 +81,7 @@ def takeaway(page: Page, summary: AttentionSummary) -> None:
     elif working:
         st.fragment(_watch, run_every=0.25)(t, run)
     else:
-        _ended(page, summary, run, chosen)
+        _ended(page, summary, run, (chosen, since))
 
 
 def _choose(t: Translate, summary: AttentionSummary) -> tuple[int, ...]:
@@ -93,6 +95,22 @@ def _choose(t: Translate, summary: AttentionSummary) -> tuple[int, ...]:
     for position in sorted(chosen)[:20]:
         st.text(f"{position}   “{summary.labels[position]}”")  # not markdown: the label is the model's text
     return tuple(sorted(chosen))
+
+
+def _since(t: Translate, count: int) -> int:
+    """The first query that may not look any more. By default some way into the text, where it tells most."""
+    if count < 2:
+        return 0
+    key, start = "take_away_since", min(32, count // 2)
+    st.session_state[key] = min(st.session_state.get(key, start), count - 1)
+    since = st.number_input(t("Hidden from this position on"), 0, count - 1, key=key)
+    st.caption(
+        t(
+            "Hidden from 0 on, a sink is replaced at once: the next token then sees only itself, as the sink did, and "
+            "takes its place. Hidden later, nobody can take its place any more."
+        )
+    )
+    return since
 
 
 def strongest_sink(summary: AttentionSummary) -> int:
@@ -113,14 +131,14 @@ def _watch(t: Translate, run: TakeAwayRun) -> None:
     st.progress(max(0, run.passes - 1) / 2, told)
 
 
-def _ended(page: Page, summary: AttentionSummary, run: TakeAwayRun, chosen: tuple[int, ...]) -> None:
+def _ended(page: Page, summary: AttentionSummary, run: TakeAwayRun, chosen: tuple) -> None:
     t = page.t
     if run.job.error is not None:
         st.error(failure(run.job.error, t), icon=":material/error:")
     elif run.result is None:
         st.info(t("Stopped; nothing was compared."), icon=":material/stop_circle:")
     else:
-        if chosen != run.positions:
+        if chosen != (run.positions, run.since):
             st.warning(t("What is shown belongs to another choice of tokens."), icon=":material/history:")
         _result(page, summary, run.result)
 
@@ -130,7 +148,7 @@ def _result(page: Page, summary: AttentionSummary, found: Knockout) -> None:
     frame = losses_frame(found.nll, found.nll_without, summary.labels)
     with st.container(key="take_away_result"):
         names = ", ".join(f"{position} “{summary.labels[position]}”" for position in found.positions[:20])
-        st.text(t("Taken away: {tokens}").format(tokens=names))
+        st.text(t("Taken away: {tokens}, from position {since} on").format(tokens=names, since=found.since))
         st.text(loss_sentence(t, found))
     if not frame.empty:
         figure = loss_change(frame, found.positions, t, page.theme)
@@ -140,15 +158,18 @@ def _result(page: Page, summary: AttentionSummary, found: Knockout) -> None:
 
 
 def loss_sentence(t: Translate, found: Knockout) -> str:
-    """The mean change of the loss, and the perplexity with and without."""
+    """The mean change of the loss, and the perplexity with and without, of what was predicted without the keys."""
     if not len(found.nll):
         return t("A text of one token has no token to predict: its perplexity is not defined.")
+    before, after = found.nll[found.since :], found.nll_without[found.since :]
+    if not len(before):
+        return t("No token is predicted after position {since}.").format(since=found.since)
     told = t("Loss changes by {change} nats on average; perplexity {before} → {after} over {count} scored tokens.")
     return told.format(
-        change=f"{float((found.nll_without - found.nll).mean()):+.4f}",
-        before=f"{perplexity(found.nll):,.2f}",
-        after=f"{perplexity(found.nll_without):,.2f}",
-        count=f"{len(found.nll):,}",
+        change=f"{float((after - before).mean()):+.4f}",
+        before=f"{perplexity(before):,.2f}",
+        after=f"{perplexity(after):,.2f}",
+        count=f"{len(before):,}",
     )
 
 
