@@ -34,7 +34,7 @@ def save(page: Page, run: AttentionRun, layer: int, head: int, rule: Rule, queri
         layer, head, st.session_state.get("epsilon", 0.3), st.session_state.get("diagonal", True), rule, queries
     )
     taken = _taken(summary)
-    st.subheader(t("Take it with you"), anchor=False)
+    st.subheader(t("Download this analysis"), anchor=False)
     left, *others = st.columns([4, 2, 2.4, 2.6, 3.4], vertical_alignment="bottom")
     name = left.selectbox(t("Data"), list(_FRAMES), format_func=lambda one: t(_FRAMES[one]), key="save_data")
     files: list[tuple[str, str, str, str, Callable[[], str | bytes]]] = [
