@@ -18,7 +18,7 @@ from kvviz.engine.rows import mixed, read_rows
 from kvviz.engine.scores import AttentionCall, block
 from kvviz.geometry.layers import LayerShape, layer_shapes
 from kvviz.models.loading import LanguageModel
-from kvviz.models.prompts import Prompt, encode
+from kvviz.models.prompts import Prompt, ids_of
 from kvviz.models.tokens import Token, tokens
 from kvviz.records import LayerMeasures, MapView, OverTime
 
@@ -38,9 +38,7 @@ def attention(
     One forward; layer by layer the attention is reduced to measures, and no layers x heads x T x T array is held.
     `progress` and `turn` as in `kvviz.engine.attention.layer_measures`, which also says what is refused.
     """
-    if isinstance(text, str):
-        text = encode(lm, text, chat=chat)
-    ids = tuple(int(token) for token in (text.ids if isinstance(text, Prompt) else text))
+    ids = ids_of(lm, text, chat=chat)
     return AttentionSummary(lm, ids, layer_measures(lm, ids, progress=progress, turn=turn))
 
 

@@ -179,6 +179,8 @@ def test_a_prompt_as_long_as_the_context_gives_one_token():
     [
         ({"prompt": []}, "at least one"),
         ({"prompt": [11] * 5000}, "5,?000"),
+        ({"prompt": [11, 300]}, "no token 300: its ids go from 0 to 299"),
+        ({"prompt": [-1]}, "no token -1"),
         ({"max_new_tokens": 0}, "at least 1"),
         ({"temperature": -1.0}, "temperature"),
         ({"top_p": 0.0}, "Top-p"),

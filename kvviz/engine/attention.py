@@ -11,6 +11,7 @@ from kvviz.engine.probe import ATTENTION, observe
 from kvviz.engine.scores import AttentionCall, Block
 from kvviz.errors import Refused
 from kvviz.models.loading import LanguageModel
+from kvviz.models.prompts import ids_of
 from kvviz.records import LayerMeasures
 
 Turn = Callable[[], AbstractContextManager]
@@ -28,7 +29,7 @@ def layer_measures(
     `turn()` up between layers, so that others' work goes on beside it. Raises Refused for no token, a text past the
     model's context, and, for families that compute attention themselves, more than `EAGER_TOKENS` tokens.
     """
-    _check(lm, ids)
+    ids = ids_of(lm, ids)
     if lm.model.config._attn_implementation != ATTENTION:
         return _eager(lm, ids)
     done: list[LayerMeasures] = []
@@ -71,17 +72,6 @@ def one_layer(lm: LanguageModel, ids: Sequence[int], layer: int, work: Callable[
     except _Enough:
         return found[0]
     raise ValueError(f"layer {layer} has no attention")
-
-
-def _check(lm: LanguageModel, ids: Sequence[int]) -> None:
-    if not ids:
-        raise Refused("The text has no token. Type at least one character.")
-    if lm.context is not None and len(ids) > lm.context:
-        raise Refused(
-            "The text has {count} tokens, the model's context ends at {context}. Shorten the text.",
-            count=len(ids),
-            context=lm.context,
-        )
 
 
 @torch.inference_mode()

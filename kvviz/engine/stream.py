@@ -19,7 +19,7 @@ from kvviz.engine.scores import AttentionCall
 from kvviz.errors import Refused
 from kvviz.geometry.layers import LayerShape, layer_shapes
 from kvviz.models.loading import LanguageModel
-from kvviz.models.prompts import Prompt, encode
+from kvviz.models.prompts import Prompt, ids_of
 from kvviz.models.tokens import TextStream
 from kvviz.records import CallShape, Step
 
@@ -50,30 +50,15 @@ def stream(
     feeds the prompt in pieces of that many tokens, and each forward runs inside `turn()`, which may raise to
     end the run: this is how several runs share a device.
 
-    Raises Refused for an empty prompt, a text past the model's context, or settings out of range.
+    Raises Refused for an empty prompt, a text past the model's context, ids it has not, or settings out of range.
     """
-    ids = _ids(lm, prompt, chat)
+    ids = list(ids_of(lm, prompt, chat=chat))
     if max_new_tokens < 1:
         raise Refused("The number of new tokens must be at least 1, not {value}.", value=max_new_tokens)
     sampler = Sampler(temperature, top_p, seed)
     cache = (cache if cache is not None else new_cache(lm.config)) if use_cache else None
     run = _Run(lm, ids, max_new_tokens, cache, sampler, prefill_chunk, turn)
     return run.steps()
-
-
-def _ids(lm: LanguageModel, prompt: str | Prompt | Sequence[int], chat: bool) -> list[int]:
-    if isinstance(prompt, str):
-        prompt = encode(lm, prompt, chat=chat)
-    ids = [int(token) for token in (prompt.ids if isinstance(prompt, Prompt) else prompt)]
-    if not ids:
-        raise Refused("The prompt has no token. Type at least one character.")
-    if lm.context is not None and len(ids) > lm.context:
-        raise Refused(
-            "The prompt has {count} tokens, the model's context ends at {context}. Shorten the prompt.",
-            count=len(ids),
-            context=lm.context,
-        )
-    return ids
 
 
 def end_ids(lm: LanguageModel) -> frozenset[int]:

@@ -1,6 +1,7 @@
 """From a typed text to the ids a model is fed, each with where it comes from, or a sentence why that cannot be."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,24 @@ def encode(lm: "LanguageModel", text: str, *, chat: bool = False, limit: int | N
     if "\0" in text and plain_text(found).count("\0") < text.count("\0"):
         raise Refused("This model's tokenizer cannot encode the NUL character in the prompt. Delete it.")
     return Prompt(text, tuple(ids), tuple(found), tuple(origins))
+
+
+def ids_of(lm: "LanguageModel", text: str | Prompt | Sequence[int], *, chat: bool = False) -> tuple[int, ...]:
+    """The ids a model is fed for a text, an encoded prompt, or ids as they are.
+
+    Raises Refused as `encode` does, for no id at all, and for ids the model has no embedding for.
+    """
+    if isinstance(text, str):
+        text = encode(lm, text, chat=chat)
+    ids = tuple(int(number) for number in (text.ids if isinstance(text, Prompt) else text))
+    if not ids:
+        raise Refused("There is no token. Type at least one character.")
+    size = lm.model.get_input_embeddings().weight.shape[0]
+    wrong = next((number for number in ids if not 0 <= number < size), None)
+    if wrong is not None:
+        raise Refused("This model has no token {id}: its ids go from 0 to {last}.", id=wrong, last=size - 1)
+    _check_length(len(ids), lm.context, None)
+    return ids
 
 
 def _check_length(count: int, context: int | None, limit: int | None) -> None:
