@@ -7,7 +7,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.growth_page import LOADED_MS
 
-NEW_TOKENS = 24
+NEW_TOKENS = 32
 
 
 def test_the_model_is_at_work_on_arrival(page: Page, settle) -> None:
