@@ -33,7 +33,7 @@ class Sampler:
         self._warpers = [TemperatureLogitsWarper(float(temperature))] if temperature > 0 else []
         if temperature > 0 and top_p < 1:
             self._warpers.append(TopPLogitsWarper(float(top_p)))
-        self._generator = torch.Generator().manual_seed(seed)
+        self._generator = torch.Generator().manual_seed(int(seed))
 
     def choose(self, logits: Tensor) -> Choice:
         """The next token from `logits` (vocabulary,), computed in float32."""
