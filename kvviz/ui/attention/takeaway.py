@@ -148,6 +148,7 @@ def _result(page: Page, summary: AttentionSummary, found: Knockout) -> None:
     frame = losses_frame(found.nll, found.nll_without, summary.labels)
     with st.container(key="take_away_result"):
         names = ", ".join(f"{position} “{summary.labels[position]}”" for position in found.positions[:20])
+        names += ", …" * (len(found.positions) > 20)
         st.text(t("Taken away: {tokens}, from position {since} on").format(tokens=names, since=found.since))
         st.text(loss_sentence(t, found))
     if not frame.empty:
