@@ -202,6 +202,19 @@ def test_what_is_shown_belongs_to_the_earlier_text(reader: Reader) -> None:
     assert not at.warning
 
 
+def test_a_click_takes_the_corrected_text_along(reader: Reader) -> None:
+    reader.open()
+    at = reader.type("")
+    assert at.error and not at.button(key="measure").disabled
+    at = reader.press("measure")
+    sound(at)
+    assert reader.desk.run is None and not at.subheader
+    at.text_area(key="attention_text").set_value(TEXT)
+    reader.press("measure")
+    at = reader.settle()
+    assert at.subheader and not at.error and not at.warning
+
+
 def test_a_shorter_text_after_a_longer_one(reader: Reader) -> None:
     at = reader.measured(TEXT)
     at.button_group(key="strip_mode").set_value("query").run()
@@ -221,7 +234,7 @@ def test_whatever_is_typed_gives_a_result_or_a_sentence(reader: Reader, text: st
     reader.open()
     at = reader.type(text)
     sound(at)
-    if at.button(key="measure").disabled:
+    if at.error:
         (error,) = at.error
         assert error.value.count(".") in (1, 2) and len(error.value) < 250
         return

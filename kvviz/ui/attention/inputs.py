@@ -62,10 +62,12 @@ def run_or_stop(page: Page, wanted: Wanted | None) -> AttentionRun | None:
     lm = page.resident.model if page.resident else None
     working = run is not None and run.job.running
     left, middle, right = st.columns([1, 1, 4], vertical_alignment="center")
-    ready = wanted is not None and lm is not None
-    if left.button(
+    # with a refused text too: the click that takes the corrected one along must not find a disabled button
+    ready = lm is not None and (wanted is not None or st.session_state["attention_source"] == "text")
+    go = left.button(
         t("Measure"), key="measure", type="primary", icon=":material/visibility:", width="stretch", disabled=not ready
-    ):
+    )
+    if go and wanted is not None:
         begin(wanted, lm)
         st.rerun()
     if middle.button(t("Stop"), key="stop", icon=":material/stop:", width="stretch", disabled=not working):
