@@ -200,6 +200,8 @@ def test_what_is_shown_belongs_to_the_earlier_text(reader: Reader) -> None:
     assert "belongs to the earlier ones" in warning.value and at.subheader
     at = reader.type(TEXT)
     assert not at.warning
+    at = reader.type("")
+    assert at.error and "belongs to the earlier ones" in at.warning[0].value
 
 
 def test_a_click_takes_the_corrected_text_along(reader: Reader) -> None:

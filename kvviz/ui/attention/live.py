@@ -19,7 +19,7 @@ def show_run(page: Page, run: AttentionRun, wanted: Wanted | None) -> AttentionS
         st.error(failure(run.job.error, t), icon=":material/error:")
     elif run.summary is None:
         st.info(t("Stopped after {count} layers; nothing is kept of them.").format(count=run.layers_done))
-    if wanted is not None and wanted != run.wanted:
+    if wanted != run.wanted:  # None, too: inputs that give no text are not those of what is shown
         told = t("The settings above have changed since; what is shown belongs to the earlier ones.")
         st.warning(told, icon=":material/history:")
     return run.summary
