@@ -118,15 +118,22 @@ class AttentionSummary:
 
     def queries(self, layer: int, positions: Sequence[int]) -> np.ndarray:
         """Whom the tokens at `positions` look at, float32 (heads, len(positions), key), NaN where they may not."""
+        self._check(positions)
         if self._eager:
             return self.maps(layer)[:, list(positions)]
         return one_layer(self.lm, self.ids, layer, lambda call: _queries(call, positions))
 
     def keys(self, layer: int, positions: Sequence[int]) -> np.ndarray:
         """Who looks at the tokens at `positions`, float32 (heads, query, len(positions)), NaN where it may not."""
+        self._check(positions)
         if self._eager:
             return self.maps(layer)[:, :, list(positions)]
         return one_layer(self.lm, self.ids, layer, lambda call: _keys(call, positions))
+
+    def _check(self, positions: Collection[int]) -> None:
+        for position in positions:
+            if not 0 <= position < len(self.ids):
+                raise IndexError(f"position {position} is not in a text of {len(self.ids)} tokens")
 
     def of_layer(self, layer: int) -> LayerMeasures:
         """The measures of one layer, by the model's own number. Raises ValueError where it has no attention."""
@@ -148,6 +155,7 @@ class AttentionSummary:
 
         Computed anew, in blocks: the full map is never held. `hidden` keys are left out of `MapView.others`.
         """
+        self._check([*(queries or ())[:1], *(queries or ())[-1:], *(keys or ())[:1], *(keys or ())[-1:]])
         measures, everything = self.of_layer(layer), range(len(self.ids))
         queries, keys = queries or everything, keys or everything
         known = measures.contribution is not None and not isinstance(head, str)
@@ -170,6 +178,7 @@ class AttentionSummary:
 
         Bands as in `kvviz.engine.bands.band_sums`, with each head's own sinks. Computed anew.
         """
+        self._check([*(queries or ())[:1], *(queries or ())[-1:]])
         everything = range(len(self.ids))
         queries = queries or everything
         layers = self.layers if layer is None else [self.of_layer(layer)]

@@ -193,3 +193,15 @@ def test_what_an_observer_raises_ends_the_work():
     with pytest.raises(InterruptedError):
         attention(FAMILIES["llama"](), ids_of(None, 20), progress=progress)
     assert done == [1, 2]
+
+
+def test_positions_outside_the_text_are_refused():
+    summary = attention(FAMILIES["llama"](), ids_of(None, 20))
+    for work in (
+        lambda: summary.keys(0, [-1]),
+        lambda: summary.queries(0, [20]),
+        lambda: summary.view(0, 0, keys=range(3, 30)),
+        lambda: summary.over_time(0, range(2, 99)),
+    ):
+        with pytest.raises(IndexError, match="not in a text of 20 tokens"):
+            work()

@@ -439,7 +439,7 @@ def test_taking_away_can_be_stopped_and_goes_with_its_text(reader: Reader) -> No
     reader.press("measure")
     at = reader.settle()
     sound(at)
-    assert "Hides it from every later token" in told(at, "caption") and not run.of(reader.summary)
+    assert "Hides them from all later tokens" in told(at, "caption") and not run.of(reader.summary)
 
 
 # --- Taking it home

@@ -55,6 +55,8 @@ def stream(
     ids = list(ids_of(lm, prompt, chat=chat))
     if max_new_tokens < 1:
         raise Refused("The number of new tokens must be at least 1, not {value}.", value=max_new_tokens)
+    if prefill_chunk is not None and prefill_chunk < 1:
+        raise Refused("A piece of the prompt must have at least 1 token, not {value}.", value=prefill_chunk)
     sampler = Sampler(temperature, top_p, seed)
     cache = (cache if cache is not None else new_cache(lm.config)) if use_cache else None
     run = _Run(lm, ids, max_new_tokens, cache, sampler, prefill_chunk, turn)

@@ -34,7 +34,7 @@ def loss_change(frame: pd.DataFrame, hidden: tuple[int, ...], t: Translate = N_,
     )  # fmt: skip
     labels = ["", *frame["token"]]
     axis = token_ticks(labels[1:], start=1) if len(labels) <= LABELLED else {"type": "linear"}
-    figure.update_xaxes(title=t("query (token that is predicted)"), range=[-0.5, len(labels) - 0.5], **axis)
+    figure.update_xaxes(title=t("predicted token"), range=[-0.5, len(labels) - 0.5], **axis)
     figure.update_yaxes(title=t("change of loss (nats)"))
     largest = float(np.abs(change).max()) if len(change) else 0.0
     if largest < 1e-3:  # rounding is not blown up to a picture

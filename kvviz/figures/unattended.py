@@ -129,8 +129,8 @@ def query_rows(
             attended = row >= line
         place = {"row": index + 1, "col": 1}
         for chosen, ink, name in (
-            (attended, colour("heavy", theme), t("above the threshold")),
-            (~attended & np.isfinite(row), _quiet(theme), t("not above it")),
+            (attended, colour("heavy", theme), t("at or above the threshold")),
+            (~attended & np.isfinite(row), _quiet(theme), t("below it")),
         ):
             figure.add_bar(
                 x=keys[chosen], y=row[chosen], width=1, name=name, legendgroup=name, showlegend=index == 0,

@@ -85,8 +85,8 @@ def load(
     Raises Refused, with what to do, for everything that cannot be loaded.
     """
     report = progress or (lambda stage, share: None)
-    target = devices.resolve_device(device)
-    number = devices.resolve_dtype(dtype, target)
+    target = devices.resolve_device(str(device))
+    number = devices.resolve_dtype(str(dtype).removeprefix("torch."), target)
     found = _find(name, target, report)
     shown = name if name in CATALOGUE or hub.is_id(name) else found.title
     config = folders.read_config(found.folder, shown)

@@ -8,6 +8,7 @@ from kvviz.models.prompts import encode
 from kvviz.ui.attention.run import AttentionRun, Wanted, begin, desk
 from kvviz.ui.components.token_strip import token_strip
 from kvviz.ui.growth.inputs import LONG_PAGE
+from kvviz.ui.growth.run import GrowthRun
 from kvviz.ui.growth.run import desk as growth_desk
 from kvviz.ui.settings import settings
 from kvviz.ui.shell import Page
@@ -103,7 +104,10 @@ def _from_file(t: Translate) -> str | None:
 
 def _from_growth(t: Translate, page: Page) -> Wanted | None:
     run = growth_desk().run
-    if run is None or not run.steps or run.job.running:
+    if run is not None and run.job.running:
+        st.fragment(_await_growth, run_every=0.5)(t, run)
+        return None
+    if run is None or not run.steps:
         st.info(t("There is no finished run yet. Press Run on the page Cache growth and come back."))
         return None
     if page.resident is None or run.lm is not page.resident.model:
@@ -113,6 +117,12 @@ def _from_growth(t: Translate, page: Page) -> Wanted | None:
     token_strip(text.tokens, origins=text.origins, key="attention_source_strip", t=t)
     seen = run.steps[-1].seen  # the last token was chosen but never fed: it has no row
     return Wanted(run.wanted.model, tuple(token.id for token in text.tokens[:seen]), tuple(text.origins[:seen]))
+
+
+def _await_growth(t: Translate, run: GrowthRun) -> None:
+    if not run.job.running:
+        st.rerun()
+    st.info(t("The run is still writing: {count} tokens so far.").format(count=len(run.steps)))
 
 
 def _encoded(t: Translate, page: Page, text: str) -> Wanted | None:

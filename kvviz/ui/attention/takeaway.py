@@ -1,6 +1,6 @@
 """Taking tokens away: what later tokens lose when nobody may look at them any more."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pandas as pd
@@ -77,7 +77,7 @@ def takeaway(page: Page, summary: AttentionSummary) -> None:
         run.job.cancel()
         st.rerun()
     if run is None:
-        st.caption(t("Hides it from every later token in all layers and heads, and compares the model's predictions."))
+        st.caption(t("Hides them from all later tokens in every layer and head, and compares the model's predictions."))
     elif working:
         st.fragment(_watch, run_every=0.25)(t, run)
     else:
@@ -92,9 +92,15 @@ def _choose(t: Translate, summary: AttentionSummary) -> tuple[int, ...]:
     else:
         st.session_state["take_away_positions"] = [strongest_sink(summary)]
     chosen = st.multiselect(t("Tokens to take away, by position"), range(count), key="take_away_positions")
-    for position in sorted(chosen)[:20]:
-        st.text(f"{position}   “{summary.labels[position]}”")  # not markdown: the label is the model's text
+    if chosen:
+        st.text(_named(summary, sorted(chosen)))  # not markdown: the labels are the model's text
     return tuple(sorted(chosen))
+
+
+def _named(summary: AttentionSummary, positions: Sequence[int], most: int = 20) -> str:
+    """Positions with their tokens in one line, the first `most` of them."""
+    names = [f"{position} “{summary.labels[position]}”" for position in positions[:most]]
+    return ", ".join(names + ["…"] * (len(positions) > most))
 
 
 def _since(t: Translate, count: int) -> int:
@@ -147,9 +153,8 @@ def _result(page: Page, summary: AttentionSummary, found: Knockout) -> None:
     t = page.t
     frame = losses_frame(found.nll, found.nll_without, summary.labels)
     with st.container(key="take_away_result"):
-        names = ", ".join(f"{position} “{summary.labels[position]}”" for position in found.positions[:20])
-        names += ", …" * (len(found.positions) > 20)
-        st.text(t("Taken away: {tokens}, from position {since} on").format(tokens=names, since=found.since))
+        told = t("Taken away: {tokens}, from position {since} on")
+        st.text(told.format(tokens=_named(summary, found.positions), since=found.since))
         st.text(loss_sentence(t, found))
     if not frame.empty:
         figure = loss_change(frame, found.positions, t, page.theme)

@@ -33,9 +33,7 @@ def ask(page: Page) -> Wanted | None:
     t = page.t
     _preset(t)
     text = st.text_area(t("Prompt"), key="prompt", persist_state="session", height=68, label_visibility="collapsed")
-    left, chat_place, compare_place, sampling_place = st.columns(
-        [2, 1, 1, 1], vertical_alignment="bottom", gap="medium"
-    )
+    left, chat_place, compare_place, sampling_place = st.columns([5, 4, 5, 3], vertical_alignment="bottom")
     most = settings().max_new_tokens
     new = left.slider(t("New tokens"), 1, max(2, most), min(64, most), key="new", bind="query-params")
     chat = chat_place.toggle(
