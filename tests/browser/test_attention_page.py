@@ -55,3 +55,39 @@ def _shows(page: Page, row: np.ndarray, labels: list[str]) -> None:
     assert [int(position) for _, position, _ in lines] == best.tolist()
     assert [token for _, _, token in lines] == [labels[position] for position in best]
     np.testing.assert_allclose([float(weight) for weight, _, _ in lines], row[best], atol=2e-4)
+
+
+AWKWARD = "the the 1E1 2024-1-5 <s> <b> &lt; 漢 👍🏽 של"
+
+
+def test_every_id_has_its_cell_and_says_its_attention(page: Page, smollm2: LanguageModel) -> None:
+    page.goto("/attention")
+    measure = page.locator(".st-key-measure button").first
+    expect(measure).to_be_enabled(timeout=LOADED_MS)
+    page.get_by_label("Text", exact=True).fill(AWKWARD)
+    measure.click()
+    chart = page.locator(".st-key-attention_map")
+    area = chart.locator(".nsewdrag").first
+    expect(area).to_be_visible(timeout=RUN_MS)
+    expect(page.locator(".st-key-save_html button")).to_be_visible(timeout=RUN_MS)
+
+    summary = attention(smollm2, encode(smollm2, AWKWARD).ids)
+    count = len(summary.ids)
+    written = [f"{position} {label}" for position, label in enumerate(summary.labels)]
+    assert count <= 40, "the axis writes every token of a short text"
+    assert chart.locator(".xtick text").all_text_contents() == written
+
+    layer = int(page.locator(".st-key-layer").get_by_role("slider").get_attribute("aria-valuetext"))
+    query, key = count - 3, 2
+    area.scroll_into_view_if_needed()
+    box = area.bounding_box()
+    cell = box["width"] / count, box["height"] / count
+    page.mouse.move(box["x"] + (key + 0.4) * cell[0], box["y"] + (query + 0.4) * cell[1])
+    page.mouse.move(box["x"] + (key + 0.5) * cell[0], box["y"] + (query + 0.5) * cell[1])
+    told = chart.locator(".hoverlayer .hovertext")
+    expect(told).to_contain_text("attention", timeout=10_000)
+    row = summary.queries(layer, [query])[0, 0]
+    said = told.text_content()  # SVG has no inner text
+    assert written[query] in said and written[key] in said
+    assert abs(float(re.search(r"attention ([\d.]+),", said)[1]) - row[key]) < 2e-5, said
+    assert int(re.search(r"rank (\d+)", said)[1]) == 1 + int((row[: query + 1] > row[key]).sum()), said
