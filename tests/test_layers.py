@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "kvviz.words": {"kvviz.locale"},
     "kvviz.geometry": {*LEAVES, *FRAMES, "kvviz.geometry"},
     # Layer kinds come from transformers' own table, so that a new kind is never guessed at; configs, not models.
-    "kvviz.geometry.layers": {*LEAVES, "transformers"},
+    "kvviz.geometry.layers": {*LEAVES, "transformers", "kvviz.geometry"},
     "kvviz.policies": {*LEAVES, "numpy", "kvviz.policies"},
     "kvviz.analysis": {*LEAVES, *FRAMES, "kvviz.geometry", "kvviz.policies", "kvviz.analysis"},
     "kvviz.models": {*LEAVES, *WEIGHTS, "numpy", "torch", "transformers", "kvviz.geometry", "kvviz.models"},
@@ -39,11 +39,23 @@ ALLOWED: dict[str, set[str]] = {
         *("numpy", "torch", "transformers"),
         *("kvviz.geometry", "kvviz.policies", "kvviz.models", "kvviz.engine"),
     },
+    # The bookkeeping of the tree knows nothing of tensors; this one puts real K and V into it.
+    "kvviz.engine.treecache": {
+        *LEAVES,
+        *("torch", "transformers", "kvviz.models", "kvviz.engine"),
+        *("kvviz.analysis.prefixes", "kvviz.analysis.radix"),
+    },
     # What kvviz.attention gives: the engine's measures and the frames made of them in one object.
     "kvviz.summary": {
         *LEAVES,
         *FRAMES,
         *("torch", "kvviz.geometry", "kvviz.analysis", "kvviz.models", "kvviz.engine"),
+    },
+    # Two prompts, and many: the engine's work and the frames made of it in one object.
+    "kvviz.prefix": {
+        *LEAVES,
+        *FRAMES,
+        *("torch", "transformers", "kvviz.geometry", "kvviz.analysis", "kvviz.models", "kvviz.engine", "kvviz.prefix"),
     },
     "kvviz.figures": {*LEAVES, *FRAMES, "plotly", "kvviz.figures"},
     "kvviz.ui": {
@@ -51,7 +63,7 @@ ALLOWED: dict[str, set[str]] = {
         *FRAMES,
         *("plotly", "psutil", "streamlit", "torch", "transformers"),
         *("kvviz", "kvviz.geometry", "kvviz.policies", "kvviz.analysis", "kvviz.models", "kvviz.engine"),
-        *("kvviz.summary", "kvviz.figures", "kvviz.ui"),
+        *("kvviz.summary", "kvviz.prefix", "kvviz.figures", "kvviz.ui"),
     },
     "kvviz": {*LEAVES, "kvviz.geometry", "kvviz.policies", "kvviz.analysis", "kvviz.models", "kvviz.engine"},
     "pages": {*LEAVES, "streamlit", "kvviz", "kvviz.geometry", "kvviz.analysis", "kvviz.figures", "kvviz.ui"},
