@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "load": ("kvviz.models.loading", "load"),
     "encode": ("kvviz.models.prompts", "encode"),
+    "encode_turns": ("kvviz.models.prompts", "encode_turns"),
     "stream": ("kvviz.engine.stream", "stream"),
     "attention": ("kvviz.summary", "attention"),
     "compare_prefix": ("kvviz.prefix.pair", "compare_prefix"),

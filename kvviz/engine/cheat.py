@@ -71,8 +71,8 @@ def cheat(
     require_reuse(lm)
     if not keeps_tokens(lm):
         raise Refused(
-            "Some layers of this model keep one running state instead of K and V of each token, so single tokens cannot "
-            "be taken from another prompt. Choose another model."
+            "Some layers of this model keep one running state instead of K and V of each token, so single tokens "
+            "cannot be taken from another prompt. Choose another model."
         )
     if not pairs:
         raise Refused("There is no token to take from the first prompt. Choose at least one.")

@@ -9,14 +9,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from transformers import DynamicCache
+from transformers.cache_utils import DummyLayer, DynamicSlidingWindowLayer
 
 from kvviz.engine.attention import Turn
+from kvviz.engine.cache import GrowingLayer, new_cache
 from kvviz.engine.forward import Feeder
 from kvviz.engine.stream import end_ids
 from kvviz.errors import Refused
 from kvviz.geometry.layers import layer_shapes
 from kvviz.models.loading import LanguageModel
 from kvviz.models.tokens import TextStream
+
+_PLAIN = (GrowingLayer, DynamicSlidingWindowLayer, DummyLayer)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -86,11 +90,12 @@ def greedy_text(
 
 
 def keeps_tokens(lm: LanguageModel) -> bool:
-    """Whether every layer keeps K and V of single tokens, of all or of a window: a cache that can be filled in pieces.
+    """Whether every layer keeps K and V of single tokens alone, of all or of a window: a cache filled in any pieces.
 
     A recurrent state is only sure to be continued one token at a time.
     """
-    return all(shape.kind in ("full", "sliding", "shared") for shape in layer_shapes(lm.config))
+    chunked = any(shape.kind == "chunked" for shape in layer_shapes(lm.config))
+    return not chunked and all(type(layer) in _PLAIN for layer in new_cache(lm.config).layers)
 
 
 def require_reuse(lm: LanguageModel, *, tokens: bool = False) -> None:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from transformers import PreTrainedTokenizerBase
 
 from kvviz.errors import Refused
+from kvviz.models.chat import chat_ids, head_ids, plain_ids
 from kvviz.models.tokens import Token, plain_text, tokens
 
 if TYPE_CHECKING:
     from kvviz.models.loading import LanguageModel
 
+TURN = "---"
+_TURNS = re.compile(rf"\n{TURN}[ \t]*\n")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_STAND_IN = "\ue000kvviz\ue001"  # private-use characters: no template can hold them already
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,31 @@ def encode(lm: "LanguageModel", text: str, *, chat: bool = False, limit: int | N
     sequence that a tokenizer would append is left off, because the model is to go on. Raises Refused if there
     is nothing to feed, if the text cannot be encoded, or if it is longer than `limit` or `lm.context` tokens.
     """
+    if chat:
+        return encode_turns(lm, [text], limit=limit)
+    _check_characters(text)
+    return _prompt(lm, text, *_raw(lm.tokenizer, text), limit)
+
+
+def encode_turns(lm: "LanguageModel", turns: Sequence[str], *, limit: int | None = None) -> Prompt:
+    """The prompt for a conversation in the model's chat template: turns of the user and the model alternate.
+
+    The user has the first and the last. All that was said has the origin "user", `Prompt.text` has the turns between
+    lines of `TURN`. Raises Refused as `encode` does, and for a conversation that ends with the model's turn.
+    """
+    if not len(turns) % 2:
+        raise Refused("A conversation has to end with the user's turn. Add one, or leave the model's last turn out.")
+    for turn in turns:
+        _check_characters(turn)
+    return _prompt(lm, f"\n{TURN}\n".join(turns), *chat_ids(lm.tokenizer, turns), limit)
+
+
+def turns_of(text: str) -> list[str]:
+    """The turns of a typed conversation: lines of `TURN` alone part them."""
+    return _TURNS.split(text)
+
+
+def _check_characters(text: str) -> None:
     broken = _SURROGATE.search(text)
     if broken:
         raise Refused(
@@ -52,7 +79,9 @@ def encode(lm: "LanguageModel", text: str, *, chat: bool = False, limit: int | N
             position=broken.start() + 1,
             code=f"U+{ord(broken[0]):04X}",
         )
-    ids, origins = (_chat if chat else _raw)(lm.tokenizer, text)
+
+
+def _prompt(lm: "LanguageModel", text: str, ids: list[int], origins: list[str], limit: int | None) -> Prompt:
     if not ids:
         raise Refused(
             "The prompt is empty, and this model starts with no token of its own. Type at least one character."
@@ -97,79 +126,8 @@ def _check_length(count: int, context: int | None, limit: int | None) -> None:
         )
 
 
-def _ids(tokenizer: PreTrainedTokenizerBase, text: str, special: bool = False) -> list[int]:
-    return list(tokenizer(text, add_special_tokens=special, verbose=False)["input_ids"])
-
-
-def _head(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """What the tokenizer puts in front of every text by its own rule: a BOS, or nothing."""
-    bare, full = _ids(tokenizer, "a"), _ids(tokenizer, "a", special=True)
-    starts = [at for at in range(len(full)) if full[at : at + len(bare)] == bare]
-    return full[: starts[0]] if starts else []
-
-
 def _raw(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], list[str]]:
-    typed, head = _ids(tokenizer, text), _head(tokenizer)
+    typed, head = plain_ids(tokenizer, text), head_ids(tokenizer)
     if typed[: len(head)] == head:
         head = []
     return head + typed, ["bos"] * len(head) + ["user"] * len(typed)
-
-
-def _chat(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], list[str]]:
-    if not tokenizer.chat_template or not tokenizer.is_fast:
-        raise Refused("This model comes without a usable chat template. Switch the chat template off.")
-    rendered = _render(tokenizer, text)
-    begin, end = _turn(tokenizer, rendered, text)
-    encoded = tokenizer(rendered, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    ids, spans = list(encoded["input_ids"]), _spans(encoded["offset_mapping"], rendered)
-    origins = ["user" if left < end and right > begin else "template" for left, right in spans]
-    head = _head(tokenizer)
-    mark = head[0] if head else tokenizer.bos_token_id
-    marks = [at for at, origin in enumerate(origins) if origin == "template" and ids[at] == mark]
-    if head and not marks:
-        return head + ids, ["bos"] * len(head) + origins
-    # SmolLM2 calls BOS what its template writes before every turn: a mark that comes again is no beginning.
-    if marks and (head or len(marks) == 1):
-        origins[marks[0]] = "bos"
-    return ids, origins
-
-
-def _render(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
-    turn = [{"role": "user", "content": text}]
-    try:
-        return str(tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True))
-    except Exception as error:  # a template is somebody's program: anything can come out of it
-        raise Refused(
-            "The model's chat template does not accept this prompt ({reason}). Switch the chat template off.",
-            reason=" ".join(str(error).split())[:200] or type(error).__name__,
-        ) from error
-
-
-def _turn(tokenizer: PreTrainedTokenizerBase, rendered: str, text: str) -> tuple[int, int]:
-    """Begin and end, in the rendered template, of what it made of the user's text."""
-    # Searching for the text would find "user" in the template itself; a stand-in is found only once.
-    before, _, after = _render(tokenizer, _STAND_IN).rpartition(_STAND_IN)
-    end = len(rendered) - len(after)
-    if rendered.startswith(before) and rendered.endswith(after) and end >= len(before):
-        return len(before), end
-    # A template that looks into the text ("/no_think") frames it differently: the last place it stands is the turn.
-    body = rendered[:end] if rendered.endswith(after) else rendered
-    for form in (text, text.strip()):
-        if form and form in body:
-            begin = body.rindex(form)
-            return begin, begin + len(form)
-    raise Refused("The model's chat template rewrites this prompt beyond recognition. Switch the chat template off.")
-
-
-def _spans(offsets: list[tuple[int, int]], rendered: str) -> list[tuple[int, int]]:
-    """The characters each id stands for, white space around them left out where there is something else."""
-    spans, reached = [], 0
-    for left, right in offsets:
-        # Byte-level tokenizers that trim offsets (Llama 3) say (n, n) for a token of white space that ends at n.
-        begin = left if right > left else min(reached, left)
-        piece = rendered[begin:right]
-        core = piece.strip()
-        # A control token may swallow the white space beside it (Phi-3), which can be the user's.
-        spans.append((begin + piece.index(core), begin + piece.index(core) + len(core)) if core else (begin, right))
-        reached = max(reached, right)
-    return spans
