@@ -122,10 +122,10 @@ def test_what_is_drawn_is_what_the_tensors_hold(family: str) -> None:
     assert drawn * MIB == pytest.approx(steps[-1].cache_bytes)
 
 
-def test_a_state_of_fixed_size_has_points_but_no_line_of_the_formula() -> None:
-    names = [trace.name for trace in growth("qwen3_next").data]
-    assert "fixed state, no K and V: measured" in names
-    assert "fixed state, no K and V: formula" not in names
+def test_a_state_of_fixed_size_is_a_level_line() -> None:
+    traces = {trace.name: trace for trace in growth("qwen3_next").data}
+    formula, measured = traces["fixed state, no K and V: formula"], traces["fixed state, no K and V: measured"]
+    assert set(formula.y[1:]) == set(measured.y) and len(set(measured.y)) == 1
 
 
 def test_sliding_layers_go_flat_at_the_window_while_full_ones_go_on() -> None:

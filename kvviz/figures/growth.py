@@ -24,7 +24,7 @@ def cache_growth(
     for kind, line in predicted.groupby("kind", sort=False):
         name, ink = t(LAYER_KINDS.get(kind, kind)), colour(kind_meaning(kind), theme)
         points = _thinned(measured[measured["kind"] == kind])
-        if line["bytes"].any():  # the formula counts K and V; a state of fixed size has neither
+        if line["bytes"].any():  # no formula gives the size of some states
             figure.add_scatter(
                 x=line["seen_tokens"], y=line["bytes"] / _MIB, name=t("{kind}: formula").format(kind=name),
                 hoverinfo="skip", **_inked(PREDICTED, "line", ink),
