@@ -21,6 +21,21 @@ class LayerState(NamedTuple):
     allocated: int
 
 
+class Evicted(NamedTuple):
+    """Tokens that left a layer's cache, arrays of equal length: after the step at which position, of which KV head.
+
+    score is what the policy thought of the token then, cut the lowest score of those that could have gone and
+    stayed; NaN where the policy's rule does not look at the text.
+    """
+
+    layer: int
+    after: np.ndarray
+    head: np.ndarray
+    position: np.ndarray
+    score: np.ndarray
+    cut: np.ndarray
+
+
 @dataclass(frozen=True, slots=True)
 class CallShape:
     """Shapes of one attention call: query (heads, queries, width), key and value (kv_heads, keys, width)."""

@@ -25,9 +25,11 @@ _QUERY_BLOCK = 256  # rows of the score matrix held at once where SDPA cannot be
 
 Observer = Callable[[AttentionCall], None]
 Editor = Callable[[AttentionCall], AttentionCall]
+Worker = Callable[[AttentionCall], Tensor | None]
 
 _observer: ContextVar[Observer | None] = ContextVar("kvviz_attention_observer", default=None)
 _editor: ContextVar[Editor | None] = ContextVar("kvviz_attention_editor", default=None)
+_worker: ContextVar[Worker | None] = ContextVar("kvviz_attention_worker", default=None)
 
 
 @contextmanager
@@ -50,6 +52,16 @@ def edit(editor: Editor) -> Iterator[None]:
         _editor.reset(token)
 
 
+@contextmanager
+def work(worker: Worker) -> Iterator[None]:
+    """Let `worker` compute the attention calls of this context: it gives what `attend` does, or None to leave it."""
+    token = _worker.set(worker)
+    try:
+        yield
+    finally:
+        _worker.reset(token)
+
+
 def attend(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, None]:
@@ -59,6 +71,8 @@ def attend(
         call = editor(call)
     if (observer := _observer.get()) is not None:
         observer(call)
+    if (worker := _worker.get()) is not None and (mixed := worker(call)) is not None:
+        return mixed, None
     if options.get("softcap") is not None or options.get("s_aux") is not None:
         return _attend_in_blocks(call), None
     return sdpa_attention_forward(module, call.query, call.key, call.value, call.mask, **call.options)

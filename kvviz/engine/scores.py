@@ -73,14 +73,24 @@ def block(call: AttentionCall, start: int, stop: int) -> Block:
 
 
 def _scores(call: AttentionCall, start: int, stop: int, keys: int) -> Tensor:
-    """(heads, rows, keys) in float32; query heads that share a key head are multiplied with it together."""
-    query, key = call.query[0, :, start:stop].float(), call.key[0, :, :keys].float()
-    heads, rows, width = query.shape
-    scaling = call.options.get("scaling")
-    grouped = query.reshape(key.shape[0], -1, width) * (width**-0.5 if scaling is None else scaling)
-    scores = torch.matmul(grouped, key.transpose(1, 2)).view(heads, rows, keys)
-    if (softcap := call.options.get("softcap")) is not None:
-        scores = torch.tanh(scores / softcap) * softcap
+    """(heads, rows, keys) in float32."""
+    scores = products(call.query[0, :, start:stop], call.key[0, :, :keys], call.options)
     if (bias := call.options.get("position_bias")) is not None:
         scores = scores + bias[0, :, start:stop, :keys]
+    return scores
+
+
+def products(query: Tensor, key: Tensor, options: dict[str, Any]) -> Tensor:
+    """Scaled, perhaps soft-capped products (heads, rows, keys) in float32, nothing hidden yet.
+
+    query (heads, rows, width), key (key_heads, keys, width); query heads that share a key head are multiplied
+    with it together.
+    """
+    query, key = query.float(), key.float()
+    heads, rows, width = query.shape
+    scaling = options.get("scaling")
+    grouped = query.reshape(key.shape[0], -1, width) * (width**-0.5 if scaling is None else scaling)
+    scores = torch.matmul(grouped, key.transpose(1, 2)).view(heads, rows, key.shape[1])
+    if (softcap := options.get("softcap")) is not None:
+        scores = torch.tanh(scores / softcap) * softcap
     return scores

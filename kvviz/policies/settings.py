@@ -1,0 +1,54 @@
+"""A policy's settings are dataclass fields that carry their own help and bounds, so that controls can be drawn from them."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from kvviz.errors import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of a policy as a person meets it; texts are marked English."""
+
+    name: str
+    label: str
+    help: str
+    default: Any
+    low: float | None = None  # smallest value that is allowed
+    high: float | None = None  # largest
+    choices: dict[str, str] | None = None  # option id -> what it means
+
+
+def setting(default: Any, label: str, help: str, **bounds: Any) -> Any:
+    """A dataclass field with label, help and bounds (`low`, `high` or `choices`)."""
+    return dataclasses.field(default=default, metadata={"label": label, "help": help, **bounds})
+
+
+def settings_of(policy: Any) -> tuple[Setting, ...]:
+    """The settings of a policy or of its class, in order."""
+    return tuple(Setting(each.name, default=each.default, **each.metadata) for each in dataclasses.fields(policy))
+
+
+def check(policy: Any) -> None:
+    """Raise Refused for a value outside its setting's bounds or choices."""
+    for each in settings_of(policy):
+        value = getattr(policy, each.name)
+        if each.choices is not None and value not in each.choices:
+            raise Refused(
+                "{name} must be one of {choices}, not {value}.",
+                name=each.name,
+                choices=", ".join(each.choices),
+                value=repr(value),
+            )
+        if each.choices is None and not isinstance(value, bool):
+            _check_number(each, value)
+
+
+def _check_number(each: Setting, value: object) -> None:
+    if not isinstance(value, int | float):
+        raise Refused("{name} must be a number, not {value}.", name=each.name, value=repr(value))
+    if each.low is not None and not value >= each.low:
+        raise Refused("{name} must be at least {low}, not {value}.", name=each.name, low=each.low, value=value)
+    if each.high is not None and not value <= each.high:
+        raise Refused("{name} must be at most {high}, not {value}.", name=each.name, high=each.high, value=value)
