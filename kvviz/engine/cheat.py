@@ -92,7 +92,7 @@ def cheat(
 
 def _kl(true: Tensor, other: Tensor) -> float:
     true, other = (logits.double().log_softmax(-1) for logits in (true, other))
-    return max(0.0, float((true.exp() * (true - other)).sum()))  # rounding can leave it just below zero
+    return float((true.exp() * (true - other)).sum().clamp(min=0))  # rounding can leave it just below zero
 
 
 def _top(logits: Tensor) -> tuple[tuple[int, float], ...]:

@@ -120,8 +120,11 @@ class PrefixReuse:
 
     @property
     def same_top(self) -> bool:
-        """Whether warm and cold choose the same next token; near ties may fall either way in half precision."""
-        return self.facts.top == self.facts.top_cold
+        """Whether warm and cold choose the same next token; near ties may fall either way in half precision.
+
+        False where the model's logits are no numbers (Gemma 3 in float16).
+        """
+        return self.facts.top == self.facts.top_cold and self.facts.logit_gap == self.facts.logit_gap
 
     @property
     def cold_seconds(self) -> float:

@@ -1,0 +1,1 @@
+"""Streamlit parts of the Prefix reuse page."""
