@@ -45,11 +45,19 @@ ALLOWED: dict[str, set[str]] = {
         *("torch", "transformers", "kvviz.models", "kvviz.engine"),
         *("kvviz.analysis.prefixes", "kvviz.analysis.radix"),
     },
+    # What kvviz.plan gives: a configuration found, its layers read, and the modelling code run without weights.
+    "kvviz.planning": {*LEAVES, *FRAMES, "kvviz.geometry", "kvviz.models"},
     # What kvviz.attention gives: the engine's measures and the frames made of them in one object.
     "kvviz.summary": {
         *LEAVES,
         *FRAMES,
         *("torch", "kvviz.geometry", "kvviz.analysis", "kvviz.models", "kvviz.engine"),
+    },
+    # What kvviz.evaluate gives: a text read under policies, and the frames made of it.
+    "kvviz.evaluation": {
+        *LEAVES,
+        *FRAMES,
+        *("kvviz.policies", "kvviz.analysis", "kvviz.models", "kvviz.engine"),
     },
     # Two prompts, and many: the engine's work and the frames made of it in one object.
     "kvviz.prefix": {
@@ -63,7 +71,7 @@ ALLOWED: dict[str, set[str]] = {
         *FRAMES,
         *("plotly", "psutil", "streamlit", "torch", "transformers"),
         *("kvviz", "kvviz.geometry", "kvviz.policies", "kvviz.analysis", "kvviz.models", "kvviz.engine"),
-        *("kvviz.summary", "kvviz.prefix", "kvviz.figures", "kvviz.ui"),
+        *("kvviz.summary", "kvviz.planning", "kvviz.evaluation", "kvviz.prefix", "kvviz.figures", "kvviz.ui"),
     },
     "kvviz": {*LEAVES, "kvviz.geometry", "kvviz.policies", "kvviz.analysis", "kvviz.models", "kvviz.engine"},
     "pages": {*LEAVES, "streamlit", "kvviz", "kvviz.geometry", "kvviz.analysis", "kvviz.figures", "kvviz.ui"},

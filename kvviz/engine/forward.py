@@ -2,9 +2,10 @@
 
 import inspect
 from collections.abc import Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import DynamicCache
 
 from kvviz.errors import Refused
@@ -25,17 +26,23 @@ class Feeder:
 
         Raises Refused when the device runs out of memory.
         """
-        device = self._lm.device
         options: dict[str, object] = {"logits_to_keep": keep} if self._keeps_logits else {}
+        return self._run(self._lm.model, ids, start, cache, options).logits[0, -keep:]
+
+    def hidden(self, ids: Sequence[int], start: int, cache: DynamicCache | None) -> Tensor:
+        """The body's last hidden states (len(ids), width), from which the head makes logits."""
+        return self._run(self._lm.model.base_model, ids, start, cache, {}).last_hidden_state[0]
+
+    def _run(self, model: nn.Module, ids: Sequence[int], start: int, cache: DynamicCache | None, options: dict) -> Any:
+        device = self._lm.device
         if self._takes_positions:  # never left to the cache: its length is not the text's once something is evicted
             options["position_ids"] = torch.arange(start, start + len(ids), device=device)[None]
         if cache is not None:
             options["cache"] = cache
         try:
-            output = self._lm.model(torch.tensor([ids], device=device), use_cache=cache is not None, **options)
+            return model(torch.tensor([list(ids)], device=device), use_cache=cache is not None, **options)
         except torch.OutOfMemoryError as error:
             raise Refused(
                 "The device ran out of memory at {count} tokens. Use a shorter text or a smaller model.",
                 count=start + len(ids),
             ) from error
-        return output.logits[0, -keep:]

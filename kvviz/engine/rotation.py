@@ -55,7 +55,7 @@ class Rotation:
         return torch.cat([turned[:, 0], vectors[..., width:]], dim=-1)
 
     @cached_property
-    def _function(self):  # noqa: ANN202
+    def _function(self):
         module = sys.modules[type(self._body).__module__]
         return getattr(module, "apply_rotary_pos_emb", None)
 
@@ -64,7 +64,8 @@ class Rotation:
         kind = self._layer_kind(layer)
         known = self._tables.get(kind)
         if known is None or known[0].shape[0] <= far:
-            places = torch.arange(max(far + 1, _PLACES if known is None else 2 * known[0].shape[0]), device=self._lm.device)
+            count = max(far + 1, _PLACES if known is None else 2 * known[0].shape[0])
+            places = torch.arange(count, device=self._lm.device)
             like = torch.zeros(1, device=self._lm.device)
             options = () if kind is None else (kind,)
             cos, sin = (table[0] for table in self._rotary(like, places[None], *options))
@@ -102,7 +103,8 @@ class Rotation:
             turning[layer] = True
             if not self._turns(after[layer], keys, by, layer, turning):
                 raise Refused(
-                    "The keys of {name} cannot be turned to other positions (layer {layer}). Choose original positions.",
+                    "The keys of {name} cannot be turned to other positions (layer {layer}). "
+                    "Choose original positions.",
                     name=self._lm.title,
                     layer=layer,
                 )

@@ -21,12 +21,13 @@ class Walk:
         self.start = int(positions[0, self.held])
         self.scheduled = self._schedule()
         self.evicted: list[Evicted] = []
-        self.rescore: Callable[[int, np.ndarray], Tensor] | None = None  # (row, jumps (kv_heads, width)) -> (heads, 1, width)
+        # scores (heads, 1, width) of one row, whose keys jump so many evicted tokens (kv_heads, width)
+        self.rescore: Callable[[int, np.ndarray], Tensor] | None = None
         self._gone = np.full(positions.shape, NEVER, dtype=np.int64)  # row after which a slot is evicted
 
     def run(self, scores: Tensor, learned: Tensor | None) -> Tensor:
         """Weights float32 (kv_heads, group, rows, slots), 0 where hidden, from scores (heads, rows, slots)."""
-        heads, rows, slots = scores.shape
+        rows, slots = scores.shape[1:]
         grouped = scores.view(self.positions.shape[0], -1, rows, slots)
         sink = None if learned is None else learned.float().view(*grouped.shape[:2], 1, 1)
         if self.scheduled is not None:

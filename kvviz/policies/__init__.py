@@ -21,6 +21,19 @@ REGISTRY: dict[str, type[Policy]] = {
 }
 
 __all__ = [
-    *("Full", "H2O", "KNorm", "Random", "Scissorhands", "SinksWindow", "SnapKV", "TOVA", "Window"),
-    *("NEVER", "REGISTRY", "Ledger", "Policy", "Setting", "settings_of"),
+    "H2O",
+    "NEVER",
+    "REGISTRY",
+    "TOVA",
+    "Full",
+    "KNorm",
+    "Ledger",
+    "Policy",
+    "Random",
+    "Scissorhands",
+    "Setting",
+    "SinksWindow",
+    "SnapKV",
+    "Window",
+    "settings_of",
 ]

@@ -73,7 +73,9 @@ class Policy:
         N_("Tokens kept per layer and KV head, the newest included: a whole number, or a share of the text (0.2)."),
         low=0,
     )
-    evicts: str = setting("both", N_("When it evicts"), N_("While the prompt is read, after it, or both."), choices=EVICTS)
+    evicts: str = setting(
+        "both", N_("When it evicts"), N_("While the prompt is read, after it, or both."), choices=EVICTS
+    )
     positions: str = setting(
         "original", N_("Positions"), N_("Which position a rotary model gives to what is kept."), choices=POSITIONS
     )

@@ -11,7 +11,7 @@ from kvviz.policies.settings import setting
 
 
 class Lots(Ledger):
-    """Draws that depend on seed, layer, head, position and step alone, so that every way to run a text draws the same."""
+    """Draws that depend on seed, layer, head, position and step alone: the same however the text is fed."""
 
     def scores(self, positions: np.ndarray, now: int) -> np.ndarray:
         """A fresh uniform number for each slot and step."""

@@ -1,4 +1,4 @@
-"""A policy's settings are dataclass fields that carry their own help and bounds, so that controls can be drawn from them."""
+"""A policy's settings: dataclass fields that carry their own help and bounds; controls are drawn from them."""
 
 import dataclasses
 from dataclasses import dataclass

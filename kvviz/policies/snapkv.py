@@ -33,7 +33,8 @@ class Votes(Ledger):
         for given in self._latest:
             votes[:, : given.shape[1]] += given
         beside = self.policy.kernel // 2
-        spread = np.lib.stride_tricks.sliding_window_view(np.pad(votes, ((0, 0), (beside, beside))), self.policy.kernel, 1)
+        padded = np.pad(votes, ((0, 0), (beside, beside)))
+        spread = np.lib.stride_tricks.sliding_window_view(padded, self.policy.kernel, axis=1)
         return spread.max(axis=-1) if self.policy.smoothing == "max" else spread.mean(axis=-1)
 
     def keep(self, slots: np.ndarray) -> None:
@@ -55,8 +56,12 @@ class SnapKV(Policy):
         N_("SnapKV cuts the prompt once."),
         choices={"prefill": N_("once, at the end of the prompt; later tokens are all kept")},
     )
-    window: int = setting(32, N_("Voting queries"), N_("Last tokens of the prompt that vote, and stay."), low=1, high=512)
-    kernel: int = setting(5, N_("Neighbours"), N_("Tokens over which votes are smoothed, an odd number."), low=1, high=63)
+    window: int = setting(
+        32, N_("Voting queries"), N_("Last tokens of the prompt that vote, and stay."), low=1, high=512
+    )
+    kernel: int = setting(
+        5, N_("Neighbours"), N_("Tokens over which votes are smoothed, an odd number."), low=1, high=63
+    )
     smoothing: str = setting("max", N_("Smoothing"), N_("What is taken of the neighbours."), choices=_SMOOTHING)
     pooling: str = setting("mean", N_("Pooling"), N_("How query heads that share a key are joined."), choices=POOLING)
 

@@ -34,7 +34,9 @@ class TOVA(Policy):
 
     id: ClassVar[str] = "tova"
     title: ClassVar[str] = N_("TOVA")
-    rule: ClassVar[str] = N_("The token that the latest query gave least attention goes, the same one in all heads of a layer.")
+    rule: ClassVar[str] = N_(
+        "The token that the latest query gave least attention goes, the same one in all heads of a layer."
+    )
     source: ClassVar[str] = "TOVA, arXiv 2401.06104"
     watches: ClassVar[bool] = True
 

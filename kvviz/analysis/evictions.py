@@ -1,0 +1,93 @@
+"""What a policy threw away from a text: who went when and why, and what was there at any step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from kvviz.policies import NEVER, Full, Policy
+from kvviz.records import Evicted
+
+# what a token is to the cache after a step; codes of `Evictions.roles`
+ROLES = ("later", "sink", "recent", "heavy", "evicted")
+
+
+@dataclass(frozen=True, eq=False)
+class Evictions:
+    """The evictions of one policy over a text of `tokens` tokens, in the layers it manages."""
+
+    policy: Policy | Full
+    tokens: int
+    layers: tuple[int, ...]
+    kv_heads: int
+    evicted: Sequence[Evicted]
+
+    @cached_property
+    def gone(self) -> np.ndarray:
+        """After the step at which position each token went, int32 (layers, kv_heads, tokens); NEVER if it stayed."""
+        gone = np.full((len(self.layers), self.kv_heads, self.tokens), NEVER, dtype=np.int32)
+        row = {layer: index for index, layer in enumerate(self.layers)}
+        for each in self.evicted:
+            gone[row[each.layer], each.head, each.position] = each.after
+        return gone
+
+    @property
+    def count(self) -> int:
+        """Tokens evicted, over all layers and heads."""
+        return sum(len(each.position) for each in self.evicted)
+
+    @cached_property
+    def first(self) -> int | None:
+        """Position of the step after which the first token went, None when none did."""
+        return min((int(each.after.min()) for each in self.evicted), default=None)
+
+    def kept(self, layer: int, kv_head: int, after: int) -> np.ndarray:
+        """Positions that are there after the step at position `after`, rising."""
+        gone = self.gone[self.layers.index(layer), kv_head, : after + 1]
+        return np.nonzero(gone > after)[0]
+
+    def kept_share(self) -> np.ndarray:
+        """Share of (layer, kv_head) that hold each token at the end, float (tokens,)."""
+        return (self.gone == NEVER).mean(axis=(0, 1))
+
+    def frame(self) -> pd.DataFrame:
+        """One row an eviction: layer, kv_head, position, evicted_after (position), score, cut; in order of steps."""
+        columns = {
+            "layer": np.concatenate([np.full(len(each.position), each.layer) for each in self.evicted] or [_NONE]),
+            "kv_head": _joined(self.evicted, "head"),
+            "position": _joined(self.evicted, "position"),
+            "evicted_after": _joined(self.evicted, "after"),
+            "score": _joined(self.evicted, "score", np.float32),
+            "cut": _joined(self.evicted, "cut", np.float32),
+        }
+        return pd.DataFrame(columns).sort_values(["evicted_after", "layer", "kv_head", "position"], ignore_index=True)
+
+    def roles(self, layer: int, kv_head: int) -> np.ndarray:
+        """What each token is after each step, uint8 (tokens, steps): an index into `ROLES`.
+
+        A token that stays is a sink among the first, recent while the policy protects it (in a window: always), and
+        heavy where its score alone keeps it.
+        """
+        steps, positions = np.arange(self.tokens)[None, :], np.arange(self.tokens)[:, None]
+        gone = (
+            self.gone[self.layers.index(layer), kv_head][:, None] if self.layers else np.full((self.tokens, 1), NEVER)
+        )
+        ruled = isinstance(self.policy, Full) or self.policy.schedule(np.arange(1)) is not None
+        recent = np.ones((1, 1), dtype=bool) if ruled else positions > steps - self.policy.recent
+        stays = np.where(positions < getattr(self.policy, "sinks", 0), 1, np.where(recent, 2, 3))
+        return np.where(positions > steps, 0, np.where(gone > steps, stays, 4)).astype(np.uint8)
+
+
+_NONE = np.zeros(0, dtype=np.int64)
+
+
+def _joined(evicted: Sequence[Evicted], name: str, dtype: type = np.int64) -> np.ndarray:
+    return np.concatenate([getattr(each, name) for each in evicted] or [_NONE]).astype(dtype)
+
+
+def agreement(one: Evictions, other: Evictions, after: int) -> float:
+    """Jaccard index of what two policies keep after a step: shared / either, mean over layers and heads."""
+    first, second = (each.gone[:, :, : after + 1] > after for each in (one, other))
+    return float(((first & second).sum(axis=-1) / (first | second).sum(axis=-1)).mean())
