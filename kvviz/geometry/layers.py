@@ -36,7 +36,8 @@ class LayerShape:
     tokens stay beside the window. `index_width` is the width of an indexer's key (sparse attention).
     `state` does not grow. Layers that keep no K and V ("linear": a state alone; "shared": another layer's;
     "none": no attention) have `kv_heads` 0. `query_heads` and `head_widths` (key, value) describe the attention that
-    the stored entries serve: for latent attention those of an expanded head.
+    the stored entries serve: for latent attention those of an expanded head. `copies`: transformers stores every
+    key/value head this many times.
     """
 
     layer: int
@@ -50,6 +51,7 @@ class LayerShape:
     state: State | None = _NO_STATE  # None: has one, and there is no formula for its size
     query_heads: int = 0
     head_widths: tuple[int, int] = (0, 0)
+    copies: int = 1
 
     @property
     def latent(self) -> bool:
@@ -120,7 +122,9 @@ def _shape(index: int, kind: str, theirs: str, config: PreTrainedConfig, window:
     width = _head_width(config, heads)
     widths = (width, getattr(config, "v_head_dim", None) or width)
     kv_heads = _kv_heads(config, heads) * (_SLIDING_HEADS.get(config.model_type, 1) if kind == "sliding" else 1)
-    return LayerShape(index, kind, kv_heads, *widths, window, indexer, 0, state, heads, widths)
+    # Falcon's newer decoder hands its keys and values to the cache once for every query head
+    copies = heads // kv_heads if config.model_type == "falcon" and config.new_decoder_architecture else 1
+    return LayerShape(index, kind, kv_heads, *widths, window, indexer, 0, state, heads, widths, copies)
 
 
 def _head_width(config: PreTrainedConfig, heads: int) -> int:

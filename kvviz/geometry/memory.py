@@ -15,7 +15,7 @@ def bytes_per_token(shapes: Sequence[LayerShape], itemsize: int | Dtype) -> int:
 
 def layer_bytes(shape: LayerShape, itemsize: int | Dtype, seen: int) -> int:
     """Bytes one layer holds after `seen` tokens, as transformers stores it between steps."""
-    return shape.stored(seen) * shape.bytes_per_token(itemsize) + _fixed(shape, itemsize, seen)
+    return shape.copies * shape.stored(seen) * shape.bytes_per_token(itemsize) + _fixed(shape, itemsize, seen)
 
 
 def least_layer_bytes(shape: LayerShape, itemsize: int | Dtype, seen: int) -> int:

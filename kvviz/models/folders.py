@@ -49,7 +49,7 @@ def read_config(folder: Path, name: str) -> PreTrainedConfig:
             name=name,
             reason=brief(error),
         ) from error
-    _check_causal(config, name)
+    check_causal(config, name)
     return config
 
 
@@ -71,7 +71,8 @@ def _unknown(name: str, kind: object, remote: bool) -> Refused:
     )
 
 
-def _check_causal(config: PreTrainedConfig, name: str) -> None:
+def check_causal(config: PreTrainedConfig, name: str) -> None:
+    """Raises Refused for a model that does not write text token by token."""
     if getattr(config, "is_encoder_decoder", False):
         raise Refused(
             "{name} is an encoder-decoder model ({kind}). Choose a model that only decodes, such as Llama or GPT-2.",

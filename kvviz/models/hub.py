@@ -5,8 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub import HfApi, hf_hub_download, snapshot_download
 from huggingface_hub.errors import (
+    EntryNotFoundError,
     GatedRepoError,
     HfHubHTTPError,
     IncompleteSnapshotError,
@@ -66,6 +67,28 @@ def fetch(name: str, room: int, report: Progress) -> tuple[Path, str]:
     except Exception as error:
         return _cached(name, error)
     return Path(folder), str(info.sha)
+
+
+def fetch_config(name: str) -> Path:
+    """The config.json of the hub model `name` and nothing else, from the local hub cache where that has it.
+
+    Raises Refused where there is no such model or file, and where the hub is out of reach.
+    """
+    try:
+        return Path(hf_hub_download(name, "config.json", etag_timeout=_SECONDS))
+    except GatedRepoError as error:
+        raise _gated(name) from error
+    except RepositoryNotFoundError as error:
+        raise Refused("The hub has no model called {name}, or it is private. Check the spelling.", name=name) from error
+    except Exception as error:  # the client's transport errors share no base with the hub's own
+        if isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError):
+            raise Refused("{name} has no config.json. Give the folder that a model was saved to.", name=name) from error
+        raise Refused(
+            "{name} is not on this machine and the model hub cannot be reached ({reason}). "
+            "Go online, or choose an installed model or a local folder.",
+            name=name,
+            reason=folders.brief(error),
+        ) from error
 
 
 def _gated(name: str) -> Refused:
