@@ -26,6 +26,7 @@ def evaluate(
     policies: Sequence[Policy | Full],
     *,
     prompt: int | None = None,
+    past_context: bool = False,
     turn: Turn = nullcontext,
 ) -> pd.DataFrame:
     """Loss of each token of `text` given those before it, under each policy and with the full cache.
@@ -35,9 +36,11 @@ def evaluate(
     are scored once each, on the given text; a text of one token has no row. Budgets given as a share refer to the
     text. `prompt` is how many of the first tokens count as the prompt, for policies that evict at its end (half).
 
+    `past_context` lets a text be longer than the model was made for, which rotary models can read and others not.
+
     Raises Refused for an empty text, a text past the model's context, and policies that this model cannot have.
     """
-    return compare_policies(lm, text, policies, prompt=prompt, turn=turn).frame()
+    return compare_policies(lm, text, policies, prompt=prompt, past_context=past_context, turn=turn).frame()
 
 
 def compare_policies(
@@ -46,6 +49,7 @@ def compare_policies(
     policies: Sequence[Policy | Full],
     *,
     prompt: int | None = None,
+    past_context: bool = False,
     progress: Report | None = None,
     turn: Turn = nullcontext,
 ) -> "Evaluation":
@@ -53,7 +57,7 @@ def compare_policies(
 
     `progress` gets (attention layers done, of how many); what it raises ends the work. `turn` as in `kvviz.stream`.
     """
-    ids = ids_of(lm, text)
+    ids = ids_of(lm, text, past_context=past_context and hasattr(lm.model.base_model, "rotary_emb"))
     if prompt is not None and not 0 < prompt <= len(ids):
         raise Refused("The prompt must have between 1 and {count} tokens, not {value}.", count=len(ids), value=prompt)
     arms = list(dict.fromkeys([Full(), *policies]))

@@ -67,11 +67,13 @@ class Step:
     seen: int  # tokens the cache has been fed
     stored: int  # tokens whose K and V the fullest layer still holds
     cache_bytes: int  # numel x itemsize of the cache's tensors
+    peak_bytes: int  # the most they held in this step: a policy cuts after the attention, one layer at a time
     allocated_bytes: int  # storage behind them
     layers: tuple[LayerState, ...]
     key_norms: np.ndarray  # float32 (layers, len(fed)): mean over KV heads of |K|; NaN where nothing is held
     value_norms: np.ndarray  # the same for V
     calls: tuple[CallShape, ...]  # the first layer of each kind, as the attention function was called
+    evicted: tuple[Evicted, ...] = ()  # what a policy dropped after this step, in the order of layers
     device_bytes: int | None = None  # what the CUDA allocator reports now, None elsewhere
     device_peak_bytes: int | None = None  # and at its highest in this step
 

@@ -32,7 +32,7 @@ class EvictingLayer(DynamicLayer):
         self.seen = 0
         self.positions = np.zeros((0, 0), dtype=np.int64)  # (kv_heads, stored), rising
         self.norms = np.zeros((0, 0), dtype=np.float32)  # (kv_heads, new) of the keys that came last
-        self.value_norms = self.norms
+        self._lengths: list[tuple[np.ndarray, np.ndarray]] = []
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object) -> tuple[Tensor, ...]:
         """Append the new tokens' K and V; what there is no room for goes after their attention, in `keep`."""
@@ -40,7 +40,8 @@ class EvictingLayer(DynamicLayer):
         heads, new = key_states.shape[1:3]
         came = np.broadcast_to(np.arange(self.seen, self.seen + new), (heads, new))
         self.positions = np.concatenate([self.positions, came], axis=1) if self.positions.size else came
-        self.norms, self.value_norms = _norms(key_states), _norms(value_states)
+        self.norms = _norms(key_states)
+        self._lengths.append((self.norms.mean(axis=0), _norms(value_states).mean(axis=0)))
         self.seen += new
         self._cache.note_peak()
         return keys, values
@@ -53,6 +54,12 @@ class EvictingLayer(DynamicLayer):
         index = torch.from_numpy(np.ascontiguousarray(slots)).to(self.keys.device)[None, :, :, None]
         self.keys = self.keys.gather(2, index.expand(*index.shape[:3], self.keys.shape[3]))
         self.values = self.values.gather(2, index.expand(*index.shape[:3], self.values.shape[3]))
+
+    def take_lengths(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean |K| and |V| over KV heads, float32 (tokens,), of all tokens that came since this was last asked."""
+        keys, values = (np.concatenate(each) for each in zip(*self._lengths, strict=True))
+        self._lengths.clear()
+        return keys, values
 
     def get_seq_length(self) -> int:
         """Tokens seen: what positions and masks of other layers count from."""
@@ -106,6 +113,11 @@ class EvictingCache(DynamicCache):
         """Take down what all layers hold now, if it is the most so far."""
         held = sum(tensor.nbytes for layer in self.layers for tensor in layer_tensors(layer))
         self.peak_bytes = max(self.peak_bytes, held)
+
+    def take_peak(self) -> int:
+        """The most that was held since this was last asked."""
+        peak, self.peak_bytes = self.peak_bytes, 0
+        return peak
 
     def stored(self) -> int:
         """Tokens each managed layer holds; equal in all of them."""

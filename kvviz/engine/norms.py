@@ -6,6 +6,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from kvviz.engine.cache import stored_tokens
+from kvviz.engine.evicting import EvictingCache
 
 _STACK = 32  # up to this many new tokens all layers are measured in one operation
 
@@ -16,6 +17,8 @@ def newest_norms(cache: DynamicCache, new: int) -> tuple[np.ndarray, np.ndarray]
     NaN where a layer holds no K and V of a token: a prompt longer than a sliding window, a recurrent layer.
     Rotary positions turn a key without changing its length.
     """
+    if isinstance(cache, EvictingCache):
+        return _evicting_norms(cache, new)
     held = {index: min(new, stored_tokens(layer)) for index, layer in enumerate(cache.layers)}
     return tuple(_norms(cache, name, new, held) for name in ("keys", "values"))
 
@@ -29,6 +32,17 @@ def _norms(cache: DynamicCache, name: str, new: int, held: dict[int, int]) -> np
         return norms
     for index, tensor in newest.items():
         norms[index, -held[index] :] = _mean_norm(tensor)
+    return norms
+
+
+def _evicting_norms(cache: EvictingCache, new: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of all new tokens where a policy evicts, as they were before any of them went; elsewhere of what is held."""
+    held = {index: min(new, stored_tokens(layer)) for index, layer in enumerate(cache.layers)}
+    held |= dict.fromkeys(cache.managed, 0)
+    norms = tuple(_norms(cache, name, new, held) for name in ("keys", "values"))
+    for index in cache.managed:
+        for array, lengths in zip(norms, cache.layers[index].take_lengths(), strict=True):
+            array[index] = lengths
     return norms
 
 

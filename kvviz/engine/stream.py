@@ -1,6 +1,5 @@
 """Streaming generation with an open view of the cache: one typed record a forward."""
 
-import inspect
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -8,10 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from torch import Tensor
 from transformers import DynamicCache
 
 from kvviz.engine.cache import layer_states, new_cache
+from kvviz.engine.evicting import EvictingCache
+from kvviz.engine.forward import Feeder
 from kvviz.engine.norms import newest_norms
 from kvviz.engine.probe import observe
 from kvviz.engine.sampling import Choice, Sampler
@@ -21,6 +21,7 @@ from kvviz.geometry.layers import LayerShape, layer_shapes
 from kvviz.models.loading import LanguageModel
 from kvviz.models.prompts import Prompt, ids_of
 from kvviz.models.tokens import TextStream
+from kvviz.policies import Full, Policy
 from kvviz.records import CallShape, Step
 
 Turn = Callable[[], AbstractContextManager]
@@ -40,6 +41,7 @@ def stream(
     use_cache: bool = True,
     cache: DynamicCache | None = None,
     prefill_chunk: int | None = None,
+    policy: Policy | Full | None = None,
     turn: Turn = nullcontext,
 ) -> Iterator[Step]:
     """Generate from `prompt` (text, an encoded `Prompt`, or ids) and yield one `Step` a forward.
@@ -50,15 +52,26 @@ def stream(
     feeds the prompt in pieces of that many tokens, and each forward runs inside `turn()`, which may raise to
     end the run: this is how several runs share a device.
 
-    Raises Refused for an empty prompt, a text past the model's context, ids it has not, or settings out of range.
+    `policy` evicts tokens for good: while the prompt is read, exactly as if it were fed token by token, or at its end,
+    where the policy says so, and after every step. A budget given as a share refers to prompt and new tokens together.
+    With cache-relative positions a run may go on past the model's context.
+
+    Raises Refused for an empty prompt, a text past the model's context, ids it has not, settings out of range, or a
+    policy that this model cannot have.
     """
-    ids = list(ids_of(lm, prompt, chat=chat))
+    ids = list(ids_of(lm, prompt, chat=chat, past_context=getattr(policy, "positions", None) == "relative"))
     if max_new_tokens < 1:
         raise Refused("The number of new tokens must be at least 1, not {value}.", value=max_new_tokens)
     if prefill_chunk is not None and prefill_chunk < 1:
         raise Refused("A piece of the prompt must have at least 1 token, not {value}.", value=prefill_chunk)
     sampler = Sampler(temperature, top_p, seed)
-    cache = (cache if cache is not None else new_cache(lm.config)) if use_cache else None
+    if policy is None or isinstance(policy, Full):
+        cache = (cache if cache is not None else new_cache(lm.config)) if use_cache else None
+    elif not use_cache or cache is not None:
+        raise Refused("A policy needs a cache of its own: leave out the cache that was given, or the policy.")
+    else:
+        with turn():
+            cache = EvictingCache(lm, policy, len(ids) + max_new_tokens - 1, len(ids))
     run = _Run(lm, ids, max_new_tokens, cache, sampler, prefill_chunk, turn)
     return run.steps()
 
@@ -88,9 +101,8 @@ class _Run:
         self.shapes = layer_shapes(self.lm.config)
         self._kinds = [shape.kind for shape in self.shapes]
         self._first_of_kind = {kind: self._kinds.index(kind) for kind in self._kinds}.values()
-        accepted = inspect.signature(self.lm.model.forward).parameters
-        self._last_logits_only = {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
-        self._takes_positions = "position_ids" in accepted
+        self._feeder = Feeder(self.lm)
+        self._evicting = isinstance(self.cache, EvictingCache)
 
     def steps(self) -> Iterator[Step]:
         ends, text = end_ids(self.lm), TextStream(self.lm.tokenizer)
@@ -112,6 +124,8 @@ class _Run:
         if index + 1 == self.max_new_tokens:
             return "limit"
         context = self.lm.context
+        if self._evicting and self.cache.policy.positions == "relative":
+            return None
         return "context" if context is not None and length > context else None
 
     def _forward(self, fed: Sequence[int], start: int) -> tuple[float, Choice, tuple[int, int] | None]:
@@ -119,9 +133,9 @@ class _Run:
         pieces, seconds, logits = self._pieces(len(fed)), 0.0, None
         _reset_peak(self.lm.device)
         for first, last in pieces:
-            with self.turn(), torch.inference_mode(), observe(self._hear):
+            with self.turn(), torch.inference_mode(), observe(self._hear), self._at_work():
                 begin = time.perf_counter()
-                logits = self._logits(fed[first:last], start + first)
+                logits = self._feeder.logits(fed[first:last], start + first, self.cache)[0]
                 if last == len(fed):
                     choice = self.sampler.choose(logits)
                 seconds += time.perf_counter() - begin
@@ -133,22 +147,8 @@ class _Run:
         size = count if whole or not self.prefill_chunk else self.prefill_chunk
         return [(first, min(first + size, count)) for first in range(0, count, size)]
 
-    def _logits(self, ids: Sequence[int], start: int) -> Tensor:
-        """Logits (vocabulary,) of the last token of `ids`, which stand at positions `start` and on."""
-        device = self.lm.device
-        options = dict(self._last_logits_only)
-        if self._takes_positions:  # never left to the cache: its length is not the text's once something is evicted
-            options["position_ids"] = torch.arange(start, start + len(ids), device=device)[None]
-        if self.cache is not None:
-            options["cache"] = self.cache
-        try:
-            output = self.lm.model(torch.tensor([ids], device=device), use_cache=self.cache is not None, **options)
-        except torch.OutOfMemoryError as error:
-            raise Refused(
-                "The device ran out of memory at {count} tokens. Use a shorter text or a smaller model.",
-                count=start + len(ids),
-            ) from error
-        return output.logits[0, -1]
+    def _at_work(self) -> AbstractContextManager:
+        return self.cache.at_work() if self._evicting else nullcontext()
 
     def _hear(self, call: AttentionCall) -> None:
         if call.layer in self._first_of_kind:
@@ -182,11 +182,13 @@ class _Run:
             seconds=seconds,
             seen=seen,
             stored=max((layer.stored for layer in layers), default=0),
-            cache_bytes=sum(layer.bytes for layer in layers),
+            cache_bytes=(held := sum(layer.bytes for layer in layers)),
+            peak_bytes=self.cache.take_peak() if self._evicting else held,
             allocated_bytes=sum(layer.allocated for layer in layers),
             layers=layers,
             key_norms=keys,
             value_norms=values,
+            evicted=tuple(self.cache.take_evicted()) if self._evicting else (),
             calls=tuple(self.calls.values()),
             device_bytes=device and device[0],
             device_peak_bytes=device and device[1],

@@ -39,17 +39,20 @@ class Prompt:
         )
 
 
-def encode(lm: "LanguageModel", text: str, *, chat: bool = False, limit: int | None = None) -> Prompt:
+def encode(
+    lm: "LanguageModel", text: str, *, chat: bool = False, limit: int | None = None, past_context: bool = False
+) -> Prompt:
     """The prompt for `text`, never stripped; `chat` wraps it as a user's turn in the model's chat template.
 
     The beginning-of-sequence token comes first and once where the tokenizer or the template wants one; an end of
     sequence that a tokenizer would append is left off, because the model is to go on. Raises Refused if there
-    is nothing to feed, if the text cannot be encoded, or if it is longer than `limit` or `lm.context` tokens.
+    is nothing to feed, if the text cannot be encoded, or if it is longer than `limit` or `lm.context` tokens
+    (`past_context` lifts the latter for a text that is no chat).
     """
     if chat:
         return encode_turns(lm, [text], limit=limit)
     _check_characters(text)
-    return _prompt(lm, text, *_raw(lm.tokenizer, text), limit)
+    return _prompt(lm, text, *_raw(lm.tokenizer, text), limit, past_context)
 
 
 def encode_turns(lm: "LanguageModel", turns: Sequence[str], *, limit: int | None = None) -> Prompt:
@@ -81,25 +84,30 @@ def _check_characters(text: str) -> None:
         )
 
 
-def _prompt(lm: "LanguageModel", text: str, ids: list[int], origins: list[str], limit: int | None) -> Prompt:
+def _prompt(
+    lm: "LanguageModel", text: str, ids: list[int], origins: list[str], limit: int | None, past_context: bool = False
+) -> Prompt:
     if not ids:
         raise Refused(
             "The prompt is empty, and this model starts with no token of its own. Type at least one character."
         )
-    _check_length(len(ids), lm.context, limit)
+    _check_length(len(ids), None if past_context else lm.context, limit)
     found = tokens(lm.tokenizer, ids)
     if "\0" in text and plain_text(found).count("\0") < text.count("\0"):
         raise Refused("This model's tokenizer cannot encode the NUL character in the prompt. Delete it.")
     return Prompt(text, tuple(ids), tuple(found), tuple(origins))
 
 
-def ids_of(lm: "LanguageModel", text: str | Prompt | Sequence[int], *, chat: bool = False) -> tuple[int, ...]:
+def ids_of(
+    lm: "LanguageModel", text: str | Prompt | Sequence[int], *, chat: bool = False, past_context: bool = False
+) -> tuple[int, ...]:
     """The ids a model is fed for a text, an encoded prompt, or ids as they are.
 
-    Raises Refused as `encode` does, for no id at all, and for ids the model has no embedding for.
+    `past_context` allows more tokens than the model was made for. Raises Refused as `encode` does, for no id at all,
+    and for ids the model has no embedding for.
     """
     if isinstance(text, str):
-        text = encode(lm, text, chat=chat)
+        text = encode(lm, text, chat=chat, past_context=past_context)
     ids = tuple(int(number) for number in (text.ids if isinstance(text, Prompt) else text))
     if not ids:
         raise Refused("There is no token. Type at least one character.")
@@ -107,7 +115,7 @@ def ids_of(lm: "LanguageModel", text: str | Prompt | Sequence[int], *, chat: boo
     wrong = next((number for number in ids if not 0 <= number < size), None)
     if wrong is not None:
         raise Refused("This model has no token {id}: its ids go from 0 to {last}.", id=wrong, last=size - 1)
-    _check_length(len(ids), lm.context, None)
+    _check_length(len(ids), None if past_context else lm.context, None)
     return ids
 
 
