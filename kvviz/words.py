@@ -8,6 +8,7 @@ LAYER_KINDS = {
     "chunked": N_("chunked attention"),
     "linear": N_("fixed state, no K and V"),
     "shared": N_("uses another layer's K and V"),
+    "none": N_("no attention"),
 }
 
 PHASES = {"prefill": N_("prefill"), "decode": N_("decode"), "recompute": N_("without cache")}
