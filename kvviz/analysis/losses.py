@@ -50,7 +50,8 @@ def perplexities_frame(runs: Sequence[Losses]) -> pd.DataFrame:
 
     The query at position p is the first to miss what went after the step at p - 1 and predicts token p + 1, so with a
     first eviction after step e tokens up to e + 1 count as before. NaN where no token is scored.
-    full_after is the first run's perplexity of the same tokens as after. kl is the mean over the tokens after the first eviction, kl_all over all; bytes of the whole cache.
+    full_after is the first run's perplexity of the same tokens as after, kl the mean over the tokens after the first
+    eviction, kl_all over all; bytes are those of the whole cache.
     """
     rows = []
     for run in runs:

@@ -46,6 +46,12 @@ PAGES = (
         N_("Which tokens does everybody look at, and which does nobody ever look at again?"),
         ":material/visibility:",
     ),
+    PageEntry(
+        "pruning",
+        N_("Pruning & windows"),
+        N_("What happens to the text, and to its loss, when cached tokens are thrown away?"),
+        ":material/content_cut:",
+    ),
 )
 
 
