@@ -72,6 +72,7 @@ class Policy:
         N_("Budget"),
         N_("Tokens kept per layer and KV head, the newest included: a whole number, or a share of the text (0.2)."),
         low=0,
+        high=1_000_000_000,
     )
     evicts: str = setting(
         "both", N_("When it evicts"), N_("While the prompt is read, after it, or both."), choices=EVICTS

@@ -4,6 +4,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from kvviz.errors import Refused
 
 
@@ -31,23 +33,28 @@ def settings_of(policy: Any) -> tuple[Setting, ...]:
 
 
 def check(policy: Any) -> None:
-    """Raise Refused for a value outside its setting's bounds or choices."""
+    """Raise Refused for a value outside its setting's bounds or choices; numpy's numbers become plain ones."""
     for each in settings_of(policy):
         value = getattr(policy, each.name)
-        if each.choices is not None and value not in each.choices:
+        if isinstance(value, np.number):
+            value = value.item()
+            object.__setattr__(policy, each.name, value)  # frozen, and still being made
+        if each.choices is None:
+            _check_number(each, value)
+        elif value not in list(each.choices):
             raise Refused(
                 "{name} must be one of {choices}, not {value}.",
                 name=each.name,
                 choices=", ".join(each.choices),
                 value=repr(value),
             )
-        if each.choices is None and not isinstance(value, bool):
-            _check_number(each, value)
 
 
 def _check_number(each: Setting, value: object) -> None:
-    if not isinstance(value, int | float):
+    if not isinstance(value, int | float) or isinstance(value, bool):
         raise Refused("{name} must be a number, not {value}.", name=each.name, value=repr(value))
+    if isinstance(each.default, int) and not isinstance(value, int):
+        raise Refused("{name} must be a whole number, not {value}.", name=each.name, value=value)
     if each.low is not None and not value >= each.low:
         raise Refused("{name} must be at least {low}, not {value}.", name=each.name, low=each.low, value=value)
     if each.high is not None and not value <= each.high:
