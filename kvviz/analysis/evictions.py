@@ -7,8 +7,10 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from kvviz.geometry.layers import LayerShape
+from kvviz.geometry.states import State
 from kvviz.policies import NEVER, Full, Policy
-from kvviz.records import Evicted
+from kvviz.records import Evicted, Step
 
 # what a token is to the cache after a step; codes of `Evictions.roles`
 ROLES = ("later", "sink", "recent", "heavy", "evicted")
@@ -78,6 +80,17 @@ class Evictions:
         recent = np.ones((1, 1), dtype=bool) if ruled else positions > steps - self.policy.recent
         stays = np.where(positions < getattr(self.policy, "sinks", 0), 1, np.where(recent, 2, 3))
         return np.where(positions > steps, 0, np.where(gone > steps, stays, 4)).astype(np.uint8)
+
+
+def from_steps(policy: Policy, steps: Sequence[Step], shapes: Sequence[LayerShape]) -> Evictions:
+    """The evictions of `kvviz.stream(..., policy=policy)` in these of its steps, from the first on.
+
+    The policy's budget is in tokens; `shapes` are the model's (`kvviz.geometry.layers.layer_shapes`).
+    """
+    plain = [each for each in shapes if each.kind == "full" and each.state == State() and not each.index_width]
+    gone = tuple(each for step in steps for each in step.evicted)
+    seen = steps[-1].seen if steps else 0
+    return Evictions(policy, seen, tuple(each.layer for each in plain), plain[0].kv_heads if plain else 0, gone)
 
 
 _NONE = np.zeros(0, dtype=np.int64)

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import streamlit as st
 
+from kvviz.locale import N_
+from kvviz.ui.pruning import watch
 from kvviz.ui.shell import Page
 from kvviz.ui.url import from_url, to_url
 
@@ -18,7 +20,7 @@ class View(NamedTuple):
 
 
 VIEWS: dict[str, View] = {
-    # name: View(N_("..."), N_("...?"), module.show)
+    "watch": View(N_("One policy, watched"), N_("Which tokens does a policy throw away, when and why?"), watch.show),
 }
 
 
