@@ -1,10 +1,10 @@
 """Pruning & windows: what happens to the text and its loss when cached tokens are thrown away."""
 
-
 from kvviz.ui.shell import open_page
 
 page = open_page("pruning")
 
-from kvviz.ui.pruning.views import VIEWS, choose_view
+from kvviz.ui.pruning.views import VIEWS
+from kvviz.ui.views import show_views
 
-VIEWS[choose_view(page)].show(page)
+show_views(page, VIEWS)
