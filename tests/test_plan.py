@@ -372,3 +372,26 @@ def test_curves() -> None:
     kinds = plan.kinds_curve([0, 1, 2000]).groupby("tokens").bytes.sum()
     assert list(kinds) == [plan.at(tokens=n).total_bytes for n in (0, 1, 2000)]
     assert reserve(plan.shapes, 2, 0).bytes == 0
+
+
+def test_a_hub_id_fetches_its_config_and_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    asked = []
+
+    def download(name: str, file: str, **_: object) -> str:
+        asked.append((name, file))
+        return str(tmp_path / file)
+
+    monkeypatch.setattr("kvviz.models.hub.hf_hub_download", download)
+    plan = formula("someone/a-model")
+    assert asked == [("someone/a-model", "config.json")] and plan.bytes_per_token == 2 * 2 * 64 * 2
+    assert plan.source == "https://huggingface.co/someone/a-model"
+
+
+def test_a_hub_out_of_reach_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("no route")
+
+    monkeypatch.setattr("kvviz.models.hub.hf_hub_download", fail)
+    with pytest.raises(Refused, match="cannot be reached"):
+        formula("someone/a-model")

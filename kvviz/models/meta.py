@@ -61,8 +61,8 @@ class _Key:
 
 @lru_cache(maxsize=128)
 def _observe(key: _Key) -> Observation:
-    config = _prepared(key.config)
     try:
+        config = _prepared(key.config)
         tokens = _tokens(layer_shapes(config))
         if config.num_hidden_layers > _MOST_LAYERS:
             return Observation(tokens, reason=f"num_hidden_layers > {_MOST_LAYERS}")
@@ -83,6 +83,8 @@ def _prepared(config: PreTrainedConfig) -> PreTrainedConfig:
     config.dtype = None  # else building would set torch's default dtype for every thread
     if getattr(config, "activation_sparsity_pattern", None):
         config.activation_sparsity_pattern = [0.0] * config.num_hidden_layers  # of the MLP; reads a tensor's value
+    with suppress(Exception):  # a few configs insist on one
+        config.pad_token_id = None  # else some models look for it among the ids
     with suppress(AttributeError):
         del config.quantization_config
     return config
