@@ -31,5 +31,27 @@ def to_url(key: str, default: str) -> None:
         st.query_params[key] = chosen
 
 
+def several_from_url(key: str, options: Sequence[str], default: Sequence[str]) -> None:
+    """`from_url` for a widget with many choices, which the URL joins by commas."""
+    page, kept = st.session_state.get(_kept(key), (None, None))
+    moved = page != st.session_state.get(PAGE)
+    if key not in st.session_state or moved:
+        asked = st.query_params.get(key)
+        names = kept if asked is None else asked.split(",")
+        known = None if names is None else [name for name in names if name in options]
+        # an address that names none of the options is a broken one; an empty choice that was kept is a choice
+        st.session_state[key] = known if known or (known is not None and asked is None) else list(default)
+
+
+def several_to_url(key: str, default: Sequence[str]) -> None:
+    """`to_url` for a widget with many choices."""
+    chosen = list(st.session_state[key])
+    st.session_state[_kept(key)] = st.session_state.get(PAGE), chosen
+    if not chosen or set(chosen) == set(default):
+        st.query_params.pop(key, None)
+    elif st.query_params.get(key) != ",".join(chosen):
+        st.query_params[key] = ",".join(chosen)
+
+
 def _kept(key: str) -> str:
     return f"kvviz.kept.{key}"
