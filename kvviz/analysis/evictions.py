@@ -30,9 +30,7 @@ class Evictions:
     def gone(self) -> np.ndarray:
         """After the step at which position each token went, int32 (layers, kv_heads, tokens); NEVER if it stayed."""
         gone = np.full((len(self.layers), self.kv_heads, self.tokens), NEVER, dtype=np.int32)
-        row = {layer: index for index, layer in enumerate(self.layers)}
-        for each in self.evicted:
-            gone[row[each.layer], each.head, each.position] = each.after
+        mark(gone, self.layers, self.evicted)
         return gone
 
     @property
@@ -78,8 +76,23 @@ class Evictions:
         )
         ruled = isinstance(self.policy, Full) or self.policy.schedule(np.arange(1)) is not None
         recent = np.ones((1, 1), dtype=bool) if ruled else positions > steps - self.policy.recent
-        stays = np.where(positions < getattr(self.policy, "sinks", 0), 1, np.where(recent, 2, 3))
-        return np.where(positions > steps, 0, np.where(gone > steps, stays, 4)).astype(np.uint8)
+        sink, late, heavy, later, evicted = np.array([1, 2, 3, 0, 4], dtype=np.uint8)
+        stays = np.where(positions < getattr(self.policy, "sinks", 0), sink, np.where(recent, late, heavy))
+        return np.where(positions > steps, later, np.where(gone > steps, stays, evicted))
+
+
+def mark(gone: np.ndarray, layers: Sequence[int], evicted: Sequence[Evicted]) -> None:
+    """Write into `gone`, (layers, kv_heads, tokens), after which step each of `evicted` went."""
+    row = {layer: index for index, layer in enumerate(layers)}
+    for each in evicted:
+        gone[row[each.layer], each.head, each.position] = each.after
+
+
+def managed(shapes: Sequence[LayerShape]) -> tuple[int, ...]:
+    """The layers that policies act on: full attention with nothing but K and V."""
+    return tuple(
+        each.layer for each in shapes if each.kind == "full" and each.state == State() and not each.index_width
+    )
 
 
 def from_steps(policy: Policy, steps: Sequence[Step], shapes: Sequence[LayerShape]) -> Evictions:
@@ -87,10 +100,10 @@ def from_steps(policy: Policy, steps: Sequence[Step], shapes: Sequence[LayerShap
 
     The policy's budget is in tokens; `shapes` are the model's (`kvviz.geometry.layers.layer_shapes`).
     """
-    plain = [each for each in shapes if each.kind == "full" and each.state == State() and not each.index_width]
+    layers = managed(shapes)
     gone = tuple(each for step in steps for each in step.evicted)
-    seen = steps[-1].seen if steps else 0
-    return Evictions(policy, seen, tuple(each.layer for each in plain), plain[0].kv_heads if plain else 0, gone)
+    kv_heads = shapes[layers[0]].kv_heads if layers else 0
+    return Evictions(policy, steps[-1].seen if steps else 0, layers, kv_heads, gone)
 
 
 _NONE = np.zeros(0, dtype=np.int64)

@@ -11,7 +11,8 @@ def steps_frame(steps: Sequence[Step]) -> pd.DataFrame:
     """One row a step, that is one forward of the model and the token chosen from it.
 
     Columns: step, phase, fed_tokens, token_id, text, probability, margin_logits, finish, milliseconds,
-    seen_tokens, stored_tokens, cache_bytes, allocated_bytes, and device_bytes, device_peak_bytes (CUDA only).
+    seen_tokens, stored_tokens, cache_bytes, peak_bytes, allocated_bytes, and device_bytes, device_peak_bytes (CUDA
+    only).
     """
     return pd.DataFrame(
         {
@@ -27,6 +28,7 @@ def steps_frame(steps: Sequence[Step]) -> pd.DataFrame:
             "seen_tokens": [step.seen for step in steps],
             "stored_tokens": [step.stored for step in steps],
             "cache_bytes": [step.cache_bytes for step in steps],
+            "peak_bytes": [step.peak_bytes for step in steps],
             "allocated_bytes": [step.allocated_bytes for step in steps],
             "device_bytes": pd.array([step.device_bytes for step in steps], dtype="Int64"),
             "device_peak_bytes": pd.array([step.device_peak_bytes for step in steps], dtype="Int64"),

@@ -125,7 +125,7 @@ class EvictingCache(DynamicCache):
 
     def take_evicted(self) -> list[Evicted]:
         """What has gone since this was last asked, in the order of layers and steps."""
-        taken = [gone for keeper in self._keepers.values() for gone in keeper.evicted]
+        taken = [_joined(keeper.evicted) for keeper in self._keepers.values() if keeper.evicted]
         for keeper in self._keepers.values():
             keeper.evicted.clear()
         return taken
@@ -142,6 +142,11 @@ def _check(lm: LanguageModel, policy: Policy) -> None:
             "{name} caches latents, whose positions cannot be turned on their own. Choose original positions.",
             name=lm.title,
         )
+
+
+def _joined(evicted: list[Evicted]) -> Evicted:
+    """What one layer lost in many steps, in one record."""
+    return Evicted(evicted[0].layer, *(np.concatenate(arrays) for arrays in list(zip(*evicted, strict=True))[1:]))
 
 
 def _norms(vectors: Tensor) -> np.ndarray:

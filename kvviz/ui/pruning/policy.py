@@ -5,11 +5,40 @@ from typing import Any
 import streamlit as st
 
 from kvviz.errors import Refused
-from kvviz.locale import Translate
-from kvviz.policies import REGISTRY, Policy, Setting, settings_of
+from kvviz.locale import N_, Translate
+from kvviz.policies import REGISTRY, Full, Policy, Setting, settings_of
 from kvviz.ui.shell import Page
 from kvviz.ui.text import sentence
 from kvviz.ui.url import from_url, to_url
+
+# (setting, option) as a policy's name carries it where it is not the default
+_SHORT = {
+    ("evicts", "both"): N_("evicts always"),
+    ("evicts", "decode"): N_("prompt read in full"),
+    ("evicts", "prefill"): N_("prompt cut once"),
+    ("positions", "original"): N_("original positions"),
+    ("positions", "relative"): N_("cache-relative positions"),
+    ("positions", "naive"): N_("naive positions"),
+    ("pooling", "mean"): N_("mean of the group"),
+    ("pooling", "max"): N_("maximum of the group"),
+    ("pooling", "sum"): N_("sum of the group"),
+    ("smoothing", "mean"): N_("neighbours' mean"),
+    ("smoothing", "max"): N_("neighbours' maximum"),
+}
+
+
+def policy_name(policy: Policy | Full, t: Translate) -> str:
+    """A policy for people: its title, its budget, and what differs from the defaults."""
+    if isinstance(policy, Full):
+        return t(policy.title)
+    whole = isinstance(policy.budget, int)
+    said = [t("{count} tokens").format(count=f"{policy.budget:,}") if whole else f"{policy.budget:.0%}"]
+    for each in settings_of(policy):
+        value = getattr(policy, each.name)
+        if each.name != "budget" and value != each.default:
+            short = _SHORT.get((each.name, value))
+            said.append(t(short) if short else f"{t(each.label)} {value:g}")
+    return t("{policy} ({settings})").format(policy=t(policy.title), settings=" · ".join(said))
 
 
 def choose_policy(page: Page, key: str, tokens: int | None, default: str = "h2o") -> Policy | None:
