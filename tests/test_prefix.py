@@ -168,6 +168,17 @@ def test_a_recurrent_layer_has_no_distance_and_no_single_tokens():
         kvviz.PrefixCache(lm)
 
 
+def test_a_model_that_looks_at_chunks_is_refused_for_that_reason(tmp_path):
+    kinds = {"layer_types": ["chunked_attention"] * 2 + ["full_attention"], "attention_chunk_size": 8}
+    experts = {"num_local_experts": 2, "num_experts_per_tok": 1, "intermediate_size_mlp": 64}
+    folder = save(config("Llama4TextConfig", **kinds, **experts), tmp_path)
+    lm = kvviz.load(str(folder), device="cpu", dtype="float32")
+    with pytest.raises(kvviz.Refused, match="chunks of the text"):
+        kvviz.PrefixCache(lm)
+    with pytest.raises(kvviz.Refused, match="chunks of the text"):
+        kvviz.cheat_prefix(lm, *pair(5))
+
+
 def test_a_model_that_is_all_state_reuses_it(tmp_path):
     settings_of_mamba = config("MambaConfig", state_size=8, tie_word_embeddings=False)
     lm = kvviz.load(str(save(settings_of_mamba, tmp_path)), device="cpu", dtype="float32")

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from kvviz.engine.attention import Turn
 from kvviz.engine.copying import Recorder, TappedCache
-from kvviz.engine.prefill import greedy_text, keeps_tokens, prefill, require_reuse
+from kvviz.engine.prefill import greedy_text, keeps_tokens, looks_at_chunks, prefill, require_reuse
 from kvviz.engine.reuse import check_pairs, record
 from kvviz.errors import Refused
 from kvviz.models.loading import LanguageModel
@@ -69,6 +69,11 @@ def cheat(
     the prompts, and for models that keep more than K and V of single tokens.
     """
     require_reuse(lm)
+    if looks_at_chunks(lm):
+        raise Refused(
+            "Some layers of this model look at chunks of the text, and single tokens are not taken from another prompt "
+            "there. Choose another model."
+        )
     if not keeps_tokens(lm):
         raise Refused(
             "Some layers of this model keep one running state instead of K and V of each token, so single tokens "

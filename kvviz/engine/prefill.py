@@ -94,14 +94,24 @@ def keeps_tokens(lm: LanguageModel) -> bool:
 
     A recurrent state is only sure to be continued one token at a time.
     """
-    chunked = any(shape.kind == "chunked" for shape in layer_shapes(lm.config))
-    return not chunked and all(type(layer) in _PLAIN for layer in new_cache(lm.config).layers)
+    return not looks_at_chunks(lm) and all(type(layer) in _PLAIN for layer in new_cache(lm.config).layers)
+
+
+def looks_at_chunks(lm: LanguageModel) -> bool:
+    """Whether some layer attends within chunks of the text (Llama 4)."""
+    return any(shape.kind == "chunked" for shape in layer_shapes(lm.config))
 
 
 def require_reuse(lm: LanguageModel, *, tokens: bool = False) -> None:
-    """Raise Refused for a model that gives no cache away; with `tokens`, for one with more in it than K and V."""
+    """Raise Refused for a model that gives no cache away; with `tokens`, for one that needs more than K and V."""
     if "cache" not in inspect.signature(lm.model.forward).parameters:
         raise Refused("This model gives no cache away that a second prompt could start from. Choose another model.")
+    if tokens and looks_at_chunks(lm):
+        raise Refused(
+            "Some layers of this model look at chunks of the text, and a chunk that has begun is only continued one "
+            "token at a time, so prompts are not put together from stored parts of others. Compare two prompts "
+            "instead, or choose another model."
+        )
     if tokens and not keeps_tokens(lm):
         raise Refused(
             "Some layers of this model keep one running state instead of K and V of each token, so what is stored of a "
