@@ -10,6 +10,10 @@ POOL = 64  # cells a side of the small map kept of every head
 # where the attention of a query goes; "learned" is a sink that is no token
 BANDS = ("sink", "prompt", "written", "recent", "self", "learned")
 
+# what a token is to the cache after a step
+ROLES = ("later", "sink", "recent", "heavy", "evicted")
+LEAVES = len(ROLES)  # of a step after which a token goes; afterwards it is evicted
+
 
 class LayerState(NamedTuple):
     """What one layer of the cache holds after a step: tokens, bytes of its tensors, bytes behind them."""
@@ -163,3 +167,16 @@ class OverTime:
     def nbytes(self) -> int:
         """Size of the arrays."""
         return self.received.nbytes + self.bands.nbytes
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Timeline:
+    """What became of cached tokens: cells (tokens, steps) of `cell` by `cell`, uint8 indices into ROLES, or LEAVES.
+
+    A pooled cell shows what most of its places are, those left out where the token was yet to come.
+    """
+
+    tokens: range
+    steps: range
+    cell: int
+    cells: np.ndarray

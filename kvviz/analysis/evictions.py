@@ -10,10 +10,7 @@ import pandas as pd
 from kvviz.geometry.layers import LayerShape
 from kvviz.geometry.states import State
 from kvviz.policies import NEVER, Full, Policy
-from kvviz.records import Evicted, Step
-
-# what a token is to the cache after a step; codes of `Evictions.roles`
-ROLES = ("later", "sink", "recent", "heavy", "evicted")
+from kvviz.records import ROLES, Evicted, Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,21 +61,29 @@ class Evictions:
         }
         return pd.DataFrame(columns).sort_values(["evicted_after", "layer", "kv_head", "position"], ignore_index=True)
 
-    def roles(self, layer: int, kv_head: int) -> np.ndarray:
-        """What each token is after each step, uint8 (tokens, steps): an index into `ROLES`.
+    def roles(self, layer: int, kv_head: int, tokens: range | None = None) -> np.ndarray:
+        """What each of `tokens` (all) is after each step, uint8 (tokens, steps): an index into `ROLES`.
 
-        A token that stays is a sink among the first, recent while the policy protects it (in a window: always), and
-        heavy where its score alone keeps it.
+        A token that stays is a sink among the first, recent while the policy protects it (in a window, and after a
+        prompt that alone is cut: always), and heavy where its score alone keeps it.
         """
-        steps, positions = np.arange(self.tokens)[None, :], np.arange(self.tokens)[:, None]
+        tokens = range(self.tokens) if tokens is None else tokens
+        steps, positions = np.arange(self.tokens)[None, :], np.array(tokens, dtype=np.int64)[:, None]
         gone = (
-            self.gone[self.layers.index(layer), kv_head][:, None] if self.layers else np.full((self.tokens, 1), NEVER)
+            self.gone[self.layers.index(layer), kv_head][positions] if self.layers else np.full(positions.shape, NEVER)
         )
-        ruled = isinstance(self.policy, Full) or self.policy.schedule(np.arange(1)) is not None
-        recent = np.ones((1, 1), dtype=bool) if ruled else positions > steps - self.policy.recent
-        sink, late, heavy, later, evicted = np.array([1, 2, 3, 0, 4], dtype=np.uint8)
-        stays = np.where(positions < getattr(self.policy, "sinks", 0), sink, np.where(recent, late, heavy))
+        later, sink, late, heavy, evicted = np.arange(len(ROLES), dtype=np.uint8)
+        stays = np.where(self._is_recent(positions, steps), late, heavy)
+        stays = np.where(positions < getattr(self.policy, "sinks", 0), sink, stays)
         return np.where(positions > steps, later, np.where(gone > steps, stays, evicted))
+
+    def _is_recent(self, positions: np.ndarray, steps: np.ndarray) -> np.ndarray:
+        policy = self.policy
+        if isinstance(policy, Full) or policy.schedule(np.arange(1)) is not None:
+            return np.ones((1, 1), dtype=bool)
+        if policy.evicts == "prefill" and self.first is not None:
+            steps = np.minimum(steps, self.first)  # the end of the prompt: nobody has to make room later
+        return positions > steps - policy.recent
 
 
 def mark(gone: np.ndarray, layers: Sequence[int], evicted: Sequence[Evicted]) -> None:

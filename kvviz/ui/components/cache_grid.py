@@ -1,6 +1,6 @@
 """The cache grid: layers by token positions, filled where a layer still holds a token's K and V, live on a canvas."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import streamlit as st
@@ -43,6 +43,8 @@ def cache_grid(
     mark_names: Sequence[tuple[str, str]] = (),
     layers: Sequence[int] | None = None,
     titles: Sequence[str] | None = None,
+    whole: bool = False,
+    words: Mapping[str, str] | None = None,
 ) -> None:
     """Draw what each layer holds of each token seen, shaded by the norms of its key and value vectors.
 
@@ -52,7 +54,8 @@ def cache_grid(
     tokens, `capacity` how many columns to leave room for, `selected` a token position to point at.
     `spans` fixes the norms that the ends of each ramp stand for. `marks`, uint8 (layers, seen) or (seen,),
     holds 0 or 1 + an index into `mark_names`, pairs of (text, meaning in the palette). `layers` are the row
-    numbers, 0-based; `titles` replace "Keys (K)" and "Values (V)".
+    numbers, 0-based; `titles` replace "Keys (K)" and "Values (V)". What is shaded may be something else than norms:
+    `whole` numbers, called as `words` says (those of `_words`).
 
     Raises ValueError for shapes that do not fit each other and KeyError for an unknown meaning.
     """
@@ -79,7 +82,8 @@ def cache_grid(
         "selected": selected,
         "live": live,
         "marks": _marks(marks, mark_names, pool),
-        "words": _words(t, rows, seen, int(mask.sum())),
+        "whole": whole,
+        "words": _words(t, rows, seen, int(mask.sum())) | dict(words or {}),
     }
     _GRID(key=key, data=data)
 

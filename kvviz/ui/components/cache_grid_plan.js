@@ -82,7 +82,8 @@ function cellLines(data, row, column) {
   else lines.push(held ? words.held : words.hole)
   for (const panel of held ? data.panels : []) {
     const byte = panel.bytes[index], edge = (byte === 255 && panel.above && "≥ ") || (byte === 2 && panel.below && "≤ ") || "≈ "
-    lines.push(fill(words.value, { panel: panel.title, value: byte === 1 ? "NaN" : edge + inShort(normOf(panel, byte)) }))
+    const value = byte === 1 ? "NaN" : data.whole ? String(Math.round(normOf(panel, byte))) : edge + inShort(normOf(panel, byte))
+    lines.push(fill(words.value, { panel: panel.title, value }))
   }
   const mark = data.marks?.bytes[(data.marks.rows === 1 ? 0 : row) * data.columns + column]
   if (mark) lines.push(data.marks.names[mark - 1])
