@@ -14,7 +14,7 @@ def live_bytes(measured: pd.DataFrame, page: Page, key: str) -> None:
     """Bytes held against tokens seen, one line a layer kind (`kinds_frame`)."""
     t = page.t
     series = [
-        _line(
+        line(
             t(LAYER_KINDS.get(kind, kind)),
             points["seen_tokens"],
             points["bytes"] / _MIB,
@@ -22,7 +22,7 @@ def live_bytes(measured: pd.DataFrame, page: Page, key: str) -> None:
         )
         for kind, points in measured.groupby("kind", sort=False)
     ]
-    _chart(series, t("tokens seen"), t("cache (MiB)"), key)
+    chart(series, t("tokens seen"), t("cache (MiB)"), key)
 
 
 def live_times(steps: pd.DataFrame, page: Page, key: str) -> None:
@@ -30,24 +30,26 @@ def live_times(steps: pd.DataFrame, page: Page, key: str) -> None:
     t, decode = page.t, steps[steps["phase"] == "decode"]
     first = steps.iloc[0]
     each = first["milliseconds"] / first["fed_tokens"]
-    prefill = _line(
+    prefill = line(
         t(PHASES["prefill"]),
         pd.Series([0, first["fed_tokens"]]),
         pd.Series([each, each]),
         colour("prefill", page.theme),
     )
     prefill["lineStyle"]["width"] = 6
-    pace = _line(t(PHASES["decode"]), decode["seen_tokens"], decode["milliseconds"], colour("decode", page.theme))
-    _chart([prefill, pace], t("tokens seen"), t("milliseconds per token"), key)
+    pace = line(t(PHASES["decode"]), decode["seen_tokens"], decode["milliseconds"], colour("decode", page.theme))
+    chart([prefill, pace], t("tokens seen"), t("milliseconds per token"), key)
 
 
-def _line(name: str, x: pd.Series, y: pd.Series, ink: str) -> dict:
+def line(name: str, x: pd.Series, y: pd.Series, ink: str) -> dict:
+    """A series of points, for `chart`."""
     points = [[int(left), round(float(right), 4)] for left, right in zip(x, y, strict=True)]
     style = {"lineStyle": {"color": ink, "width": 2}, "itemStyle": {"color": ink}}
     return {"type": "line", "name": name, "data": points, "symbolSize": 4, **style}
 
 
-def _chart(series: list[dict], x: str, y: str, key: str) -> None:
+def chart(series: list[dict], x: str, y: str, key: str) -> None:
+    """Draw `series` over two axes that start at 0."""
     axis = {"type": "value", "nameLocation": "middle", "nameTextStyle": {"fontSize": 15}, "axisLabel": {"fontSize": 14}}
     spec = {
         "animation": False,

@@ -9,7 +9,8 @@ from kvviz.ui.growth.run import GrowthRun, Wanted
 from kvviz.ui.text import failure
 from kvviz.units import size
 
-_ENDS = {
+# why a run ended -> what is said of its number of steps
+ENDS = {
     "end": N_("The model ended its text after {count} tokens."),
     "limit": N_("All {count} new tokens are written."),
     "context": N_("After {count} tokens the model's context is full."),
@@ -26,7 +27,7 @@ def status(t: Translate, run: GrowthRun, steps: list[Step], wanted: Wanted | Non
     elif run.job.stopped:
         st.info(t("Stopped after {count} tokens.").format(count=len(steps)), icon=":material/stop_circle:")
     elif steps and steps[-1].finish:
-        st.caption(t(_ENDS[steps[-1].finish]).format(count=len(steps)))
+        st.caption(t(ENDS[steps[-1].finish]).format(count=len(steps)))
     if wanted is not None and wanted != run.wanted:
         told = t("The settings above have changed since; what is shown belongs to the earlier ones.")
         st.warning(told, icon=":material/history:")

@@ -101,22 +101,25 @@ def _control(t: Translate, each: Setting, key: str) -> Any:
     return int(st.number_input(t(each.label), int(each.low), int(each.high), each.default, key=name, help=told))
 
 
-def card(page: Page, policy: Policy) -> None:
-    """What exactly is implemented, under one policy's figure."""
-    t = page.t
+def rules(policy: Policy, t: Translate) -> list[str]:
+    """What exactly is implemented, sentence by sentence."""
     budget = t(
         "The budget counts the newest token; a token is dropped after the step's attention, so each query sees the "
         "budget and itself. Scores are float32, equal ones (to 1 in 4,096) leave the choice to age: older goes first."
     )
-    parts = [t(policy.rule), budget, t("Evicts: {when}.").format(when=t(_meaning(policy, "evicts")))]
-    parts.append(t("Positions: {how}.").format(how=t(_meaning(policy, "positions"))))
+    told = [t(policy.rule), budget, t("Evicts: {when}.").format(when=t(_meaning(policy, "evicts")))]
+    told.append(t("Positions: {how}.").format(how=t(_meaning(policy, "positions"))))
     if hasattr(policy, "pooling"):
-        parts.append(t("Heads of a group: {how}.").format(how=t(_meaning(policy, "pooling"))))
-    if policy.source:
-        parts.append(policy.source)
+        told.append(t("Heads of a group: {how}.").format(how=t(_meaning(policy, "pooling"))))
+    return told + [policy.source] * bool(policy.source)
+
+
+def card(page: Page, policy: Policy) -> None:
+    """What exactly is implemented, under one policy's figure."""
+    t = page.t
     with st.expander(t("What exactly is “{policy}” here?").format(policy=t(policy.title))):
-        for part in parts:
-            st.markdown(f"- {part}")
+        for told in rules(policy, t):
+            st.markdown(f"- {told}")
         st.code(f"kvviz.policies.{policy}", language="python")
 
 
