@@ -96,7 +96,10 @@ def test_only_full_attention_layers_evict(family):
                 assert layer.keys.shape == usual.keys.shape
     first = found.cache.managed[0]
     for layer, usual in zip(found.cache.layers[:first], plain.layers[:first], strict=True):
-        held, expected = layer_tensors(layer), layer_tensors(usual)  # before anything is evicted the very same
+        held, expected = (
+            list(layer_tensors(layer)),
+            list(layer_tensors(usual)),
+        )  # before anything is evicted the very same
         assert len(held) == len(expected) > 0 and all(map(torch.equal, held, expected))
 
 
