@@ -171,12 +171,12 @@ class OverTime:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Timeline:
-    """What became of cached tokens: cells (tokens, steps) of `cell` by `cell`, uint8 indices into ROLES, or LEAVES.
+    """What became of cached tokens: cells (tokens, steps) of `cell` such, uint8 indices into ROLES, or LEAVES.
 
     A pooled cell shows what most of its places are, those left out where the token was yet to come.
     """
 
     tokens: range
     steps: range
-    cell: int
+    cell: tuple[int, int]
     cells: np.ndarray

@@ -14,15 +14,15 @@ def timeline(
     """What became of `tokens` (all) from the step that read the first of them to the last step."""
     tokens = range(evictions.tokens) if tokens is None else tokens
     steps = range(tokens.start, evictions.tokens)
-    cell = max(1, -(-len(steps) // most))
+    high, wide = (max(1, -(-len(side) // most)) for side in (tokens, steps))
     rows = [
-        _commonest(evictions.roles(layer, kv_head, tokens[row : row + cell])[:, steps.start :], cell)
-        for row in range(0, len(tokens), cell)
+        _commonest(evictions.roles(layer, kv_head, tokens[row : row + high])[:, steps.start :], wide)
+        for row in range(0, len(tokens), high)
     ]
     cells = np.stack(rows) if rows else np.zeros((0, 0), dtype=np.uint8)
     gone = cells == ROLES.index("evicted")
     before = np.concatenate([np.zeros((len(cells), 1), dtype=bool), gone[:, :-1]], axis=1)
-    return Timeline(tokens, steps, cell, np.where(gone & ~before, LEAVES, cells).astype(np.uint8))
+    return Timeline(tokens, steps, (high, wide), np.where(gone & ~before, LEAVES, cells).astype(np.uint8))
 
 
 def _commonest(roles: np.ndarray, cell: int) -> np.ndarray:

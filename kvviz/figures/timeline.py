@@ -40,10 +40,13 @@ def token_timeline(
     step that is looked at, selected: a token, both by their position.
     """
     figure = go.Figure()
-    place = {"x": cell_centres(life.steps, life.cell), "y": cell_centres(life.tokens, life.cell)}
+    place = {"x": cell_centres(life.steps, life.cell[1]), "y": cell_centres(life.tokens, life.cell[0])}
     for code, name, meaning, opacity in _LOOKS:
         _layer(figure, life.cells == code, t(name), colour(meaning, theme), opacity, place, t)
-    x, y = Side(life.steps, life.cell, t("step (token being read)")), Side(life.tokens, life.cell, t("cached token"))
+    x, y = (
+        Side(life.steps, life.cell[1], t("step (token being read)")),
+        Side(life.tokens, life.cell[0], t("cached token")),
+    )
     token_axes(figure, x, y, labels)
     if prompt in life.steps:
         line = {"color": colour("decode", theme), "width": 2, "dash": "dot"}

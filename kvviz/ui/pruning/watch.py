@@ -2,7 +2,9 @@
 
 import streamlit as st
 
+from kvviz.ui.pruning.watch_after import after
 from kvviz.ui.pruning.watch_inputs import ask, run_or_stop
+from kvviz.ui.pruning.watch_live import live
 from kvviz.ui.shell import Page
 
 
@@ -12,3 +14,7 @@ def show(page: Page) -> None:
     run = run_or_stop(page, wanted, prompt)
     if run is None:
         st.caption(page.t("Press Run: the model reads the prompt and writes on, and the policy drops tokens for good."))
+    elif run.job.running:
+        live(page, run, wanted)
+    else:
+        after(page, run, wanted)
