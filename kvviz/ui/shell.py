@@ -52,6 +52,12 @@ PAGES = (
         N_("What happens to the text, and to its loss, when cached tokens are thrown away?"),
         ":material/content_cut:",
     ),
+    PageEntry(
+        "prefix",
+        N_("Prefix reuse"),
+        N_("What can two prompts share of a cache, and why no more?"),
+        ":material/content_copy:",
+    ),
 )
 
 
