@@ -60,7 +60,7 @@ def compare_policies(
     ids = ids_of(lm, text, past_context=past_context and hasattr(lm.model.base_model, "rotary_emb"))
     if prompt is not None and not 0 < prompt <= len(ids):
         raise Refused("The prompt must have between 1 and {count} tokens, not {value}.", count=len(ids), value=prompt)
-    arms = list(dict.fromkeys([Full(), *policies]))
+    arms = list({str(arm): arm for arm in (Full(), *policies)}.values())  # 1 and 1.0 are equal, as budgets they are not
     layers, readings = lm.config.num_hidden_layers, []
     for arm in arms:
         before = len(readings) * layers

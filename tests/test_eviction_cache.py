@@ -7,6 +7,7 @@ from transformers import DynamicCache
 
 from kvviz.engine.cache import layer_tensors
 from kvviz.engine.evicting import EvictingCache
+from kvviz.evaluation import evaluate
 from kvviz.policies import H2O, NEVER, REGISTRY, KNorm, SinksWindow, Window
 from tests.eviction_oracles import dense, gap, managed, run
 from tests.small_policies import modes, small
@@ -185,3 +186,9 @@ def test_peers_do_not_meet():
     for number, policy in enumerate((H2O(budget=9), SinksWindow(budget=9))):
         alone = run(lm, policy, IDS, piece=20).logits
         assert torch.equal(torch.cat(halves[number::2]), alone)
+
+
+def test_one_token_is_not_the_whole_text():
+    """1 and 1.0 are equal as numbers."""
+    frame = evaluate(FAMILIES["llama"](), IDS, [Window(budget=1), Window(budget=1.0), Window(budget=1)])
+    assert frame["policy"].unique().tolist() == ["Full()", "Window(budget=1)", "Window(budget=1.0)"]
