@@ -9,11 +9,13 @@ import plotly.graph_objects as go
 from kvviz.figures.theme import apply
 from kvviz.locale import N_, Translate
 from kvviz.palette import TEXT, Theme, colour, kind_meaning
+from kvviz.units import size
 from kvviz.words import LAYER_KINDS
 
 _GIB = 1024**3
 _INKS = ("k", "v", "decode", "heavy", "sink", "prefill")
-_DASHES = ("solid", "dash", "dot")  # a seventh model has the first one's colour and another line
+_DASHES = ("solid", "dash", "dot", "longdash")
+_SIZES = [(2.0**power, size(2.0 ** (power + 30))) for power in range(-30, 21, 4)]  # GiB, as people read it
 
 COUNTS = {
     "least_bytes": N_("least"),
@@ -38,7 +40,7 @@ def context_curves(
     """
     figure = go.Figure()
     for place, (model, line) in enumerate(frame.groupby("model", sort=False)):
-        ink, dash = _INKS[place % len(_INKS)], _DASHES[place // len(_INKS) % len(_DASHES)]
+        ink, dash = _INKS[place % len(_INKS)], _DASHES[place % len(_DASHES)]
         figure.add_scatter(
             x=line["tokens"], y=line[count] / _GIB, mode="lines", name=html.escape(str(model)),
             line={"color": colour(ink, theme), "width": 2.5, "dash": dash},
@@ -48,10 +50,17 @@ def context_curves(
         )  # fmt: skip
     if len(frame):
         _capacity_lines(figure, capacity, (frame["tokens"].min(), frame["tokens"].max()), theme)
-    kind = "log" if log else "linear"
-    figure.update_xaxes(title=t("tokens of context"), type=kind)
-    figure.update_yaxes(title=t("cache (GiB)"), type=kind)
-    return apply(figure, theme)
+    return _context_axes(apply(figure, theme), log, t)
+
+
+def _context_axes(figure: go.Figure, log: bool, t: Translate) -> go.Figure:
+    """Tokens against bytes; a logarithmic axis is labelled with sizes rather than powers of ten."""
+    figure.update_xaxes(title=t("tokens of context"), type="log" if log else "linear")
+    if log:
+        figure.update_xaxes(dtick=1)
+        values, texts = zip(*_SIZES, strict=True)
+        return figure.update_yaxes(title=t("cache"), type="log", tickvals=values, ticktext=texts)
+    return figure.update_yaxes(title=t("cache (GiB)"), type="linear", rangemode="tozero")
 
 
 def _capacity_lines(figure: go.Figure, capacity: pd.DataFrame | None, reach: tuple[float, float], theme: Theme) -> None:
@@ -120,7 +129,4 @@ def three_counts(curve: pd.DataFrame, *, log: bool = True, t: Translate = N_, th
             line={"color": colour(ink, theme), "width": 2.5, "dash": dash},
             hovertemplate=t("{tokens} tokens: {gib} GiB").format(tokens="%{x:,}", gib="%{y:.3f}") + "<extra></extra>",
         )  # fmt: skip
-    kind = "log" if log else "linear"
-    figure.update_xaxes(title=t("tokens of context"), type=kind)
-    figure.update_yaxes(title=t("cache (GiB)"), type=kind)
-    return apply(figure, theme)
+    return _context_axes(apply(figure, theme), log, t)

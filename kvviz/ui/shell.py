@@ -58,6 +58,12 @@ PAGES = (
         N_("What can two prompts share of a cache, and why no more?"),
         ":material/content_copy:",
     ),
+    PageEntry(
+        "planner",
+        N_("Memory planner"),
+        N_("How much memory does a cache need, whatever the architecture?"),
+        ":material/memory:",
+    ),
 )
 
 
