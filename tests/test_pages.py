@@ -368,10 +368,15 @@ def test_growth_while_it_runs(visit: Visit, pause_in: int, text: str) -> None:
     assert not at.button(key="stop").disabled
     assert not at.get("plotly_chart") and not at.get("slider_step")
     if pause_in > 1:
-        assert number(at, "Tokens seen") == str(len(run.prompt.ids) + 2)
+        (seen,) = (fact["value"] for fact in component(at, "live_numbers") if fact["label"] == "Tokens seen")
+        assert seen == str(len(run.prompt.ids) + 2)
         assert component(at, "grid")["live"] and component(at, "run_strip")["live"]
         assert len(component(at, "run_strip")["ids"]) == len(run.prompt.ids) + 3
-        assert len(at.get("echarts_chart")) == 2
+        held, times = component(at, "live_charts")
+        tokens = [len(run.prompt.ids) + step for step in range(3)]
+        # 3 layers x 2 x 2 KV heads x 12 numbers x 4 bytes
+        assert held["lines"][0]["points"] == [[seen, round(seen * 576 / 2**20, 4)] for seen in tokens]
+        assert [len(line["points"]) for line in times["lines"]] == [2, 2]
 
 
 def test_growth_when_it_is_done(visit: Visit) -> None:
@@ -383,7 +388,7 @@ def test_growth_when_it_is_done(visit: Visit) -> None:
     assert number(at, "Tokens seen") == f"{seen}"
     assert f"{seen * 576:,} bytes" in told(at, "caption")  # 3 layers x 2 x 2 KV heads x 12 numbers x 4 bytes
     assert at.button(key="stop").disabled and not at.button(key="run").disabled
-    assert len(at.get("plotly_chart")) == 2 and not at.get("echarts_chart") and not at.warning
+    assert len(at.get("plotly_chart")) == 2 and not at.warning
     assert [token.token_id for token in run.steps] == [step.token_id for step in stream(tiny_llama(), PROMPT, 6)]
     assert component(at, "run_strip")["ids"] == [*run.prompt.ids, *(step.token_id for step in run.steps)]
     (arithmetic, code) = at.code

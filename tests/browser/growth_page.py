@@ -49,7 +49,8 @@ class GrowthPage:
 
     def value(self, name: str) -> Locator:
         """The large figure called `name` in the row of numbers."""
-        return self.page.locator(f".st-key-number_{name}").get_by_test_id("stMetricValue")
+        final = self.page.locator(f".st-key-number_{name}").get_by_test_id("stMetricValue")
+        return final.or_(self.page.locator(f".st-key-live_numbers [data-name={name}] .value"))
 
     def below(self, name: str) -> Locator:
         """The small line under it."""

@@ -16,7 +16,7 @@ function openGrid(root) {
   const part = name => root.querySelector(`.${name}`)
   const grid = { root, stage: part("stage"), base: part("base"), over: part("over"), tip: part("tip"),
                  legend: part("legend"), caption: part("caption"), spoken: part("spoken"),
-                 fresh: null, cursor: null, seen: null, frame: 0, stale: true, draws: 0 }
+                 cursor: null, seen: null, frame: 0, stale: true, draws: 0 }
   grid.watch = new ResizeObserver(() => ask(grid, true))
   grid.watch.observe(grid.stage)
   grid.stage.onpointermove = event => {
@@ -34,10 +34,7 @@ function receive(grid, data) {
   for (const panel of data.panels) panel.bytes = bytesOf(panel.cells) ?? new Uint8Array()
   if (data.marks) data.marks.bytes = bytesOf(data.marks.cells) ?? new Uint8Array()
   data.countBytes = bytesOf(data.counts)
-  const before = grid.data
   grid.given = grid.data = data
-  if (before && data.live && data.seen > before.seen && before.seen >= data.prefill)
-    grid.fresh = { from: grid.fresh?.from ?? before.seen, to: data.seen }
   const held = data.stored.reduce((sum, count) => sum + count, 0)
   Object.assign(grid.root.dataset, { seen: data.seen, stored: data.stored.join(","), layers: data.rows, prefill: data.prefill,
     held, live: data.live, selected: data.selected ?? "" })
@@ -67,22 +64,8 @@ function redraw(grid) {
     drawGrid(base.getContext("2d"), data, plan, inks, ratio)
     grid.stale = false
     Object.assign(grid.root.dataset, { draws: ++grid.draws, pool: data.pool, columns: data.columns })
-    if (grid.fresh) light(grid)
-    grid.fresh = null
   }
   drawOver(over.getContext("2d"), grid.data, grid.plan, inks, ratio, grid.cursor)
-}
-
-// New columns glow and fade as elements of their own: the compositor fades them, nothing is drawn again for it.
-function light({ stage, plan, data, fresh }) {
-  const first = Math.floor(fresh.from / data.pool), last = Math.ceil(fresh.to / data.pool)
-  for (const place of plan.panels) {
-    const glow = stage.appendChild(document.createElement("div"))
-    glow.className = "glow"
-    glow.style.cssText = `left:${place.x + first * plan.cell}px;top:${place.y}px;` +
-      `width:${(last - first) * plan.cell}px;height:${plan.gridHeight}px`
-    glow.onanimationend = () => glow.remove()
-  }
 }
 
 // The plan, with columns merged until each has at least one pixel of the screen.

@@ -2,7 +2,6 @@
 
 import numpy as np
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from kvviz.analysis.formula import predicted_frame
 from kvviz.analysis.runs import kinds_frame, steps_frame
@@ -12,14 +11,13 @@ from kvviz.locale import Translate
 from kvviz.records import Step
 from kvviz.ui.components.cache_grid import cache_grid
 from kvviz.ui.components.token_strip import token_strip
-from kvviz.ui.growth.live_charts import live_bytes, live_times
+from kvviz.ui.growth.live_figures import live_figures
 from kvviz.ui.growth.run import GrowthRun, Wanted
 from kvviz.ui.growth.status import numbers, status
 from kvviz.ui.shell import Page
 from kvviz.units import size
 
-_HZ = 6  # redraws a second; more would take time from the model
-_LIVE_POINTS = 200  # on a chart that is drawn again at every tick
+_HZ = 5  # redraws a second; each makes Streamlit look at every element of the page again
 
 
 def show_run(page: Page, run: GrowthRun, wanted: Wanted | None) -> int | None:
@@ -49,7 +47,7 @@ def _watch(page: Page, run: GrowthRun, wanted: Wanted | None) -> None:
 
 def _draw(page: Page, run: GrowthRun, steps: list[Step], at: int, working: bool) -> None:
     t, text = page.t, run.text(at)
-    numbers(t, steps[: at + 1])
+    numbers(t, steps[: at + 1], live=working)
     token_strip(
         text.tokens,
         origins=text.origins,
@@ -61,7 +59,10 @@ def _draw(page: Page, run: GrowthRun, steps: list[Step], at: int, working: bool)
     )
     st.markdown(t("**What the cache holds.** Each cell is one token in one layer, shaded by the length of its vector."))
     _grid(t, run, steps, at, [token.label for token in text.tokens], working)
-    (_live_charts if working else _charts)(page, run, steps[: at + 1])
+    if working:
+        live_figures(t, steps, _titles(t))
+    else:
+        _charts(page, run, steps[: at + 1])
 
 
 def _grid(t: Translate, run: GrowthRun, steps: list[Step], at: int, labels: list[str], working: bool) -> None:
@@ -90,25 +91,18 @@ def _span(norms: np.ndarray) -> tuple[float, float] | None:
     return (float(known.min()), float(known.max())) if known.size else None
 
 
-def _headings(t: Translate) -> list[DeltaGenerator]:
-    left, right = st.columns(2, gap="large")
-    left.markdown(t("**How fast does it grow?** By layer kind: measured, and as the formula says."))
-    right.markdown(t("**How long does a token take?** The prompt's all at once, then one by one."))
-    return [left, right]
-
-
-def _live_charts(page: Page, run: GrowthRun, steps: list[Step]) -> None:
-    sparse = steps[:: max(1, len(steps) // _LIVE_POINTS)]
-    left, right = _headings(page.t)
-    with left:
-        live_bytes(kinds_frame(sparse), page, key="live_bytes")
-    with right:
-        live_times(steps_frame(sparse), page, key="live_times")
+def _titles(t: Translate) -> tuple[str, str]:
+    return (
+        t("**How fast does it grow?** By layer kind: measured, and as the formula says."),
+        t("**How long does a token take?** The prompt's all at once, then one by one."),
+    )
 
 
 def _charts(page: Page, run: GrowthRun, steps: list[Step]) -> None:
     t, itemsize = page.t, run.lm.dtype.itemsize
-    left, right = _headings(t)
+    left, right = st.columns(2, gap="large")
+    for column, title in zip((left, right), _titles(t), strict=True):
+        column.markdown(title)
     predicted = predicted_frame(run.shapes, itemsize, steps[-1].seen)
     growth = cache_growth(kinds_frame(steps), predicted, t, page.theme)
     told = t("Cache bytes against tokens: {size} a token while every layer grows")

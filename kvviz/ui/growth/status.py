@@ -5,6 +5,7 @@ import streamlit as st
 from kvviz.analysis.runs import speed
 from kvviz.locale import N_, Translate
 from kvviz.records import Step
+from kvviz.ui.components.live_numbers import Fact, live_numbers
 from kvviz.ui.growth.run import GrowthRun, Wanted
 from kvviz.ui.text import failure
 from kvviz.units import size
@@ -47,24 +48,36 @@ def _progress(t: Translate, run: GrowthRun, done: int) -> tuple[int, int, str]:
     return done, goal, t("Decode: token {done} of {goal}").format(done=done, goal=goal)
 
 
-def numbers(t: Translate, steps: list[Step]) -> None:
-    """Tokens, bytes and times after the last of `steps`."""
+def numbers(t: Translate, steps: list[Step], live: bool = False) -> None:
+    """Tokens, bytes and times after the last of `steps`; `live` ones are made to change many times."""
+    facts = _facts(t, steps)
+    if live:
+        return live_numbers(facts, key="live_numbers")
+    for column, fact in zip(st.columns(len(facts)), facts, strict=True):
+        with column.container(key=f"number_{fact.name}", gap=None):
+            st.metric(fact.label, fact.value, help=fact.help)
+            st.caption(fact.below)
+
+
+def _facts(t: Translate, steps: list[Step]) -> list[Fact]:
     now, pace = steps[-1], speed(steps)
     per_token, rate = pace["milliseconds_per_token"], pace["tokens_per_second"]
     room = t(
         "The storage behind the tensors. Room is taken for 256 tokens at a time, so that no step copies the cache."
     )
-    facts = (
-        ("seen", t("Tokens seen"), f"{now.seen:,}", t("{count} stored").format(count=f"{now.stored:,}"), None),
-        ("bytes", t("Cache"), size(now.cache_bytes), t("{bytes} bytes").format(bytes=f"{now.cache_bytes:,}"), None),
-        ("allocated", t("Allocated"), size(now.allocated_bytes), _allocator(t, now), room),
-        ("prefill", t("Prefill"), _ms(pace["prefill_seconds"] * 1000), _together(t, steps[0]), None),
-        ("decode", t("Decode, per token"), _ms(per_token), _rate(t, rate), t("The median of all decode steps so far.")),
-    )
-    for column, (name, label, value, below, helped) in zip(st.columns(5), facts, strict=True):
-        with column.container(key=f"number_{name}", gap=None):
-            st.metric(label, value, help=helped)
-            st.caption(below)
+    return [
+        Fact("seen", t("Tokens seen"), f"{now.seen:,}", t("{count} stored").format(count=f"{now.stored:,}")),
+        Fact("bytes", t("Cache"), size(now.cache_bytes), t("{bytes} bytes").format(bytes=f"{now.cache_bytes:,}")),
+        Fact("allocated", t("Allocated"), size(now.allocated_bytes), _allocator(t, now), room),
+        Fact("prefill", t("Prefill"), _ms(pace["prefill_seconds"] * 1000), _together(t, steps[0])),
+        Fact(
+            "decode",
+            t("Decode, per token"),
+            _ms(per_token),
+            _rate(t, rate),
+            t("The median of all decode steps so far."),
+        ),
+    ]
 
 
 def _ms(milliseconds: float | None) -> str:
