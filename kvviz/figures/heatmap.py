@@ -143,7 +143,7 @@ def token_axes(figure: go.Figure, x: Side, y: Side, labels: Sequence[str], most:
         unseen |= _ticks(words, positions.start, cell, len(words))
         figure.update_layout({f"{letter}axis": shared | seen, f"{letter}axis2": shared | unseen})
     figure.update_traces(xaxis="x2", yaxis="y2")
-    figure.add_scatter(x=[None], y=[None], hoverinfo="skip")  # an axis without a trace is not drawn
+    figure.add_scatter(x=[None], y=[None], hoverinfo="skip", showlegend=False)  # an axis without a trace is not drawn
 
 
 def _ticks(words: Sequence[str], start: int, cell: int, most: int) -> dict[str, object]:

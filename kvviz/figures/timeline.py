@@ -13,6 +13,7 @@ from kvviz.palette import TEXT, Theme, colour
 from kvviz.records import LEAVES, ROLES, Timeline
 
 _MIB = 1024**2
+_PEAKS = 16  # more would hide the line that they stand on
 _FADED = 0.16  # what is gone is most of the picture and must not be the loudest part of it
 
 # what a cell shows -> (code, name, meaning in the palette, opacity)
@@ -50,7 +51,8 @@ def token_timeline(
     token_axes(figure, x, y, labels)
     if prompt in life.steps:
         line = {"color": colour("decode", theme), "width": 2, "dash": "dot"}
-        figure.add_vline(x=prompt - 0.5, line=line, annotation={"text": t("written from here on"), "yshift": 4})
+        told = {"text": t("written from here on"), "font": {"color": colour("decode", theme), "size": 15}}
+        figure.add_vline(x=prompt - 0.5, line=line, annotation=told, annotation_position="bottom left")
     if at in life.steps and at != life.steps[-1]:
         figure.add_vline(x=at, line={"color": TEXT[theme], "width": 1.5})
     if selected in life.tokens:
@@ -106,9 +108,9 @@ def cache_against_full(steps: pd.DataFrame, full: pd.DataFrame, t: Translate = N
         name=t("this cache: measured"), hovertemplate=told + "<extra></extra>",
         mode="lines+markers", line={"color": colour("k", theme), "width": 2.5}, marker={"size": 5},
     )  # fmt: skip
-    ink = colour("v", theme)
+    ink, peaks = colour("v", theme), steps.iloc[:: max(1, len(steps) // _PEAKS)]
     figure.add_scatter(
-        x=steps["seen_tokens"], y=steps["peak_bytes"] / _MIB, name=t("peak within the step"),
+        x=peaks["seen_tokens"], y=peaks["peak_bytes"] / _MIB, name=t("peak within the step"),
         mode="markers", marker={"size": 8, "symbol": "triangle-up-open", "color": ink, "line": {"width": 1.5}},
         hovertemplate=t("at most {mib} MiB in this step").format(mib="%{y:.3f}") + "<extra></extra>",
     )  # fmt: skip

@@ -44,7 +44,7 @@ def policy_name(policy: Policy | Full, t: Translate) -> str:
 def choose_policy(page: Page, key: str, tokens: int | None, default: str = "h2o") -> Policy | None:
     """One policy with all its settings, sized for a text of `tokens` tokens; None with the reason on the screen."""
     t = page.t
-    which, size, more = st.columns([2, 3, 1], vertical_alignment="bottom")
+    which, size, more = st.columns([3, 6, 2], vertical_alignment="bottom")
     from_url(f"{key}_policy", list(REGISTRY), default)
     kind = REGISTRY[
         which.selectbox(
@@ -67,7 +67,7 @@ def choose_policy(page: Page, key: str, tokens: int | None, default: str = "h2o"
 
 def choose_budget(t: Translate, key: str, percent: int = 20, tokens: int = 64) -> int | float:
     """A budget as a share of the text or in tokens."""
-    unit_place, size_place = st.columns([2, 3], vertical_alignment="bottom")
+    unit_place, size_place = st.columns(2, vertical_alignment="bottom")
     units = {"share": t("% of the text"), "tokens": t("tokens")}
     from_url(f"{key}_unit", list(units), "share")
     unit = unit_place.segmented_control(
