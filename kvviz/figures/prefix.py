@@ -14,6 +14,7 @@ from kvviz.locale import N_, Translate
 from kvviz.palette import TEXT, Theme, colour
 
 MOST_COLUMNS = 256  # more positions share a column, which shows their largest distance
+_LETTERS = 14  # of a label on the axis
 
 
 def cell_size(positions: int) -> int:
@@ -44,7 +45,9 @@ def distance_map(
             ) + "<extra></extra>",
         )  # fmt: skip
         figure.add_vline(x=shared - 0.5, line={"color": TEXT[theme], "width": 2, "dash": "dot"}, row=1, col=place)
-    words = [f"{at} {label}" for at, label in enumerate(labels)]
+    words = [
+        f"{at} {label}" if len(label) <= _LETTERS else f"{at} {label[:_LETTERS]}…" for at, label in enumerate(labels)
+    ]
     ticks = token_ticks(words, most=24) if cell == 1 else {"type": "linear"}
     figure.update_xaxes(title=t("position"), range=[-0.5, positions - 0.5], showgrid=False, **ticks)
     every = max(1, len(layers) // 10)
@@ -53,7 +56,7 @@ def distance_map(
     figure.update_yaxes(title=t("layer"), col=1)
     bar = {"thickness": 14, "title": {"side": "right", "text": t("distance (0: the same)")}}
     colours = {"colorscale": scale("neutral", theme), "cmin": 0, "cmax": largest, "colorbar": bar}
-    figure.update_layout(height=480, plot_bgcolor=ground(theme), coloraxis=colours)
+    figure.update_layout(height=520, plot_bgcolor=ground(theme), coloraxis=colours)
     return apply(figure, theme)
 
 

@@ -1,6 +1,7 @@
 """A prefix cache's radix tree as a figure: every node at its positions, beside what goes on from it."""
 
 import html
+from typing import NamedTuple
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -10,7 +11,10 @@ from kvviz.locale import N_, Translate
 from kvviz.palette import RAMPS, Theme, colour
 from kvviz.units import size
 
-_LETTERS = 100  # that fit over the width of the tree
+_LETTERS = 100  # that fit over the width of the figure
+_ROOM = 1.45  # width of the figure in lengths of the longest prompt: the texts of leaves stand right of their bars
+_TALLEST = 1500  # pixels
+_LEGIBLE = 16  # pixels a bar must be high to be written on
 
 
 def tree_rows(frame: pd.DataFrame) -> pd.DataFrame:
@@ -36,7 +40,9 @@ def tree(frame: pd.DataFrame, t: Translate = N_, theme: Theme = "light") -> go.F
     `frame` as `kvviz.PrefixCache.tree()` gives it. The leaf that goes next is the one not used for longest.
     """
     figure, placed = go.Figure(), tree_rows(frame)
-    end = int((placed["start"] + placed["tokens"]).max()) if len(placed) else 1
+    end = max(1, int((placed["start"] + placed["tokens"]).max())) if len(placed) else 1
+    leaves = max(1, int(placed["leaf"].sum()))
+    row_height = max(6, min(34, _TALLEST // leaves))
     oldest = placed.loc[placed["leaf"], "last_use"].min()
     kinds = (
         (~placed["leaf"], t("shared by several prompts"), colour("shared", theme)),
@@ -44,37 +50,52 @@ def tree(frame: pd.DataFrame, t: Translate = N_, theme: Theme = "light") -> go.F
         (placed["leaf"] & (placed["last_use"] == oldest), t("leaf that goes next"), colour("sink", theme)),
     )
     for chosen, name, ink in kinds:
-        part = placed[chosen]
-        figure.add_bar(
-            orientation="h", base=part["start"], x=part["tokens"], y=part["top"] + part["rows"] / 2,
-            width=part["rows"] * 0.94, marker={"color": ink, "line": {"width": 1, "color": background(theme)}},
-            name=name,
-            text=[_fitting(t, row, end) for row in part.itertuples()], textposition="inside", textangle=0,
-            insidetextanchor="start", constraintext="none", insidetextfont={"color": background(theme), "size": 14},
-            customdata=[[html.escape(_shortened(row.text, 90)), size(row.bytes), row.last_use, row.node]
-                        for row in part.itertuples()],
-            hovertemplate="%{customdata[0]}<br>"
-            + t("node {node}: {tokens} tokens from position {start}, {bytes}, last used by prompt {use}").format(
-                node="%{customdata[3]}", tokens="%{x}", start="%{base}", bytes="%{customdata[1]}",
-                use="%{customdata[2]}",
-            ) + "<extra></extra>",
-        )  # fmt: skip
-    leaves = int(placed["leaf"].sum())
-    figure.update_xaxes(title=t("position in the prompt"), range=[0, end])
-    figure.update_yaxes(visible=False, range=[max(1, leaves), 0])
-    figure.update_layout(barmode="overlay", height=120 + 34 * min(30, max(3, leaves)))
+        figure.add_trace(_bars(placed[chosen], name, ink, end, row_height, t, theme))
+    figure.update_xaxes(title=t("position in the prompt"), range=[0, end * _ROOM])
+    figure.update_yaxes(visible=False, range=[leaves, 0])
+    figure.update_layout(barmode="overlay", height=120 + row_height * max(3, leaves))
     return apply(figure, theme)
 
 
-def _fitting(t: Translate, row: object, end: int) -> str:
-    """As much of a node's text as its bar has room for, tokens and last use first."""
-    room = int(_LETTERS * row.tokens / end)
-    facts = t("{tokens} tokens · prompt {use}").format(tokens=row.tokens, use=row.last_use)
+def _bars(part: pd.DataFrame, name: str, ink: str, end: int, row_height: int, t: Translate, theme: Theme) -> go.Bar:
+    """The nodes of one kind; what goes on from a node stands right of it, so only a leaf's text may leave its bar."""
+    nodes = list(part.itertuples())
+    written = [_written(t, node, end) if row_height * node.rows >= _LEGIBLE else "" for node in nodes]
+    told = t("node {node}: {tokens} tokens from position {start}, {bytes}, last used by prompt {use}").format(
+        node="%{customdata[3]}", tokens="%{x}", start="%{base}", bytes="%{customdata[1]}", use="%{customdata[2]}"
+    )
+    return go.Bar(
+        orientation="h",
+        base=part["start"],
+        x=part["tokens"],
+        y=part["top"] + part["rows"] / 2,
+        width=part["rows"] * 0.94,
+        name=name,
+        marker={"color": ink, "line": {"width": 1, "color": background(theme)}},
+        text=written,
+        textposition=["outside" if node.leaf else "inside" for node in nodes],
+        textangle=0,
+        insidetextanchor="start",
+        constraintext="none",
+        cliponaxis=False,
+        insidetextfont={"color": background(theme), "size": 14},
+        outsidetextfont={"size": 14},
+        customdata=[[_safe(node.text, 90), size(node.bytes), node.last_use, node.node] for node in nodes],
+        hovertemplate=f"%{{customdata[0]}}<br>{told}<extra></extra>",
+    )
+
+
+def _written(t: Translate, node: NamedTuple, end: int) -> str:
+    """Tokens, last use and as much of the text as there is room for."""
+    reach = end * _ROOM - node.start - node.tokens if node.leaf else node.tokens
+    room = int(_LETTERS * reach / (end * _ROOM))
+    facts = t("{tokens} tokens · prompt {use}").format(tokens=node.tokens, use=node.last_use)
     if room < len(facts):
-        return str(row.tokens) if room > len(str(row.tokens)) else ""
-    text = _shortened(row.text, room - len(facts) - 3)
-    return html.escape(f"{facts} · {text}" if len(text) > 3 else facts, quote=False)
+        return str(node.tokens) if room > len(str(node.tokens)) else ""
+    rest = room - len(facts) - 3
+    return f"{facts} · {_safe(node.text, rest)}" if rest > 3 else facts
 
 
-def _shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: max(0, most - 1)] + "…"
+def _safe(text: str, most: int) -> str:
+    """At most so many letters, with markup shown and not obeyed."""
+    return html.escape(text if len(text) <= most else text[: most - 1] + "…", quote=False)

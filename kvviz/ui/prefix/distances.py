@@ -111,8 +111,9 @@ def pair_picture(t: Translate, theme: Theme, reuse: PrefixReuse, at: int) -> Pic
 
 
 def before(tokens: tuple, at: int, most: int = 8) -> str:
-    """The labels of the tokens before one."""
-    return "".join(token.label + " " * (token.kind == "bytes") for token in tokens[max(0, at - most) : at])
+    """The labels of the tokens before one, apart from each other where some are bytes."""
+    there = tokens[max(0, at - most) : at]
+    return (" " if any(token.kind == "bytes" for token in there) else "").join(token.label for token in there)
 
 
 def explained(t: Translate, frame: pd.DataFrame) -> str:

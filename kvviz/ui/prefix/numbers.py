@@ -21,10 +21,9 @@ def counts(page: Page, parting: Parting) -> None:
         ("reused", t("Reused tokens"), parting.reused, count),
         ("computed", t("Computed tokens"), parting.computed, count),
     ]
-    for place, (name, label, value, of) in zip(st.columns(len(rows)), rows, strict=True):
+    for place, (name, label, value, total) in zip(st.columns(len(rows)), rows, strict=True):
         with place.container(key=f"prefix_number_{name}"):
-            st.metric(label, f"{value:,}")
-            st.caption(t("of {count}").format(count=f"{of:,}"))
+            st.metric(label, t("{count} of {total}").format(count=f"{value:,}", total=f"{total:,}"))
     with st.container(key="prefix_reasons"):
         for told in reasons(t, parting):
             st.text(told)  # not markdown: tokens are the model's text
@@ -34,7 +33,7 @@ def measured(page: Page, reuse: PrefixReuse) -> None:
     """Bytes, times and logits of the comparison that was run."""
     t = page.t
     st.subheader(t("What does that save, and does it change anything?"), anchor=False)
-    for place, (name, label, value, below) in zip(st.columns(4), figures(t, reuse), strict=True):
+    for place, (name, label, value, below) in zip(st.columns(5), figures(t, reuse), strict=True):
         with place.container(key=f"prefix_number_{name}"):
             st.metric(label, value)
             st.caption(below)
@@ -51,9 +50,10 @@ def figures(t: Translate, reuse: PrefixReuse) -> list[tuple[str, str, str, str]]
         ("saved", t("K and V not computed"), size(reuse.saved_bytes),
          t("{count} tokens of {each}").format(count=f"{reuse.reused:,}", each=size(reuse.bytes_per_token))),
         ("copied", t("Copied from the cache"), size(reuse.reused_bytes), t("all tensors of it at that place")),
-        ("times", t("Prefill, cold → warm"), f"{_ms(reuse.cold_seconds)} → {_ms(reuse.warm_seconds)} ms",
-         t("{cold} tokens → {warm} tokens and the copy").format(cold=f"{len(reuse.second.ids):,}",
-                                                               warm=f"{reuse.computed:,}")),
+        ("cold", t("Prefill, cold"), _ms(reuse.cold_seconds),
+         t("{count} tokens from nothing").format(count=f"{len(reuse.second.ids):,}")),
+        ("warm", t("Prefill, warm"), _ms(reuse.warm_seconds),
+         t("{count} tokens, and the copy").format(count=f"{reuse.computed:,}")),
         ("gap", t("Logits agree to"), f"{reuse.logit_gap:.2g}",
          f"{agrees.format(most=f'{reuse.facts.tolerance:.1g}')} · {top}"),
     ]  # fmt: skip
@@ -71,4 +71,4 @@ def notes(t: Translate, reuse: PrefixReuse) -> str:
 
 
 def _ms(seconds: float) -> str:
-    return f"{seconds * 1000:,.1f}"
+    return f"{seconds * 1000:,.{1 if seconds < 0.1 else 0}f} ms"
