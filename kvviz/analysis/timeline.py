@@ -5,7 +5,7 @@ import numpy as np
 from kvviz.analysis.evictions import Evictions
 from kvviz.records import LEAVES, ROLES, Timeline
 
-MOST_CELLS = 200  # a side
+MOST_CELLS = 256  # a side
 
 
 def timeline(

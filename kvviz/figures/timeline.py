@@ -21,7 +21,7 @@ _LOOKS = (
     (ROLES.index("sink"), N_("sink"), "sink", 1.0),
     (ROLES.index("heavy"), N_("kept by its score"), "heavy", 1.0),
     (ROLES.index("recent"), N_("recent"), "recent", 1.0),
-    (LEAVES, N_("goes after this step"), "evicted", 1.0),
+    (LEAVES, N_("goes now"), "evicted", 1.0),
     (ROLES.index("evicted"), N_("evicted"), "evicted", _FADED),
 )
 
@@ -45,7 +45,7 @@ def token_timeline(
     for code, name, meaning, opacity in _LOOKS:
         _layer(figure, life.cells == code, t(name), colour(meaning, theme), opacity, place, t)
     x, y = (
-        Side(life.steps, life.cell[1], t("step (token being read)")),
+        Side(life.steps, life.cell[1], t("token being read")),
         Side(life.tokens, life.cell[0], t("cached token")),
     )
     token_axes(figure, x, y, labels)
@@ -74,7 +74,7 @@ def _layer(
     """Cells in one colour, with an entry in the legend (a heatmap has none of its own)."""
     if not where.any():
         return
-    told = (t("token {token}").format(token="%{y}"), t("after step {step}").format(step="%{x}"), name)
+    told = (t("token {token}").format(token="%{y}"), t("when {token} has been read").format(token="%{x}"), name)
     figure.add_heatmap(
         z=np.where(where, 1, np.nan).astype(np.float32),
         **place,

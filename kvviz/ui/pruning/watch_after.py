@@ -71,8 +71,8 @@ def _timeline(page: Page, run: WatchRun, layer: int, head: int, token: int, now:
     t, count = page.t, run.steps[-1].seen
     st.subheader(t("When did which token go?"), anchor=False)
     told = t(
-        "Layer {layer}, KV head {head}. A row is the life of one token: from the step that reads it to the one after "
-        "which it goes. Until the budget is full all stay."
+        "Layer {layer}, KV head {head}. A row is the life of one token, a column the token being read. Until the "
+        "budget is full all stay."
     )
     st.caption(told.format(layer=layer, head=head))
     tokens = range(count)
@@ -81,8 +81,8 @@ def _timeline(page: Page, run: WatchRun, layer: int, head: int, token: int, now:
         tokens = range(first, last + 1)
     shown, labels = life(run, layer, head, tokens), run.text(len(run.steps)).labels
     figure = token_timeline(shown, labels, len(run.prompt.ids), now, token, t, page.theme)
-    told = t("Tokens by steps: kept as sink, as recent or by score, and evicted")
+    told = t("Cached tokens by tokens read: kept as sink, as recent or by score, and evicted")
     st.plotly_chart(figure, theme=None, key="watch_timeline", alt=told)
     if shown.cell != (1, 1):
-        told = t("A cell stands for {tokens} tokens by {steps} steps and shows what most of them are.")
+        told = t("A cell stands for {tokens} tokens while {steps} are read and shows what most of them are.")
         st.caption(told.format(tokens=shown.cell[0], steps=shown.cell[1]))

@@ -69,10 +69,11 @@ def done_so_far(t: Translate, run: WatchRun, now: Step) -> None:
     gone = run.gone[:, :, : now.seen]
     first = int(gone.min()) if gone.size else NEVER
     if first >= now.seen:
-        st.info(nothing_evicted(t, run.wanted.policy, now.seen, len(run.prompt.ids)), icon=":material/info:")
+        told = nothing_evicted(t, run.wanted.policy, now.seen, len(run.prompt.ids))
+        st.markdown(told) if run.job.running else st.info(told, icon=":material/info:")
     else:
         count = int((gone[0, 0] < now.seen).sum())
-        told = t("{count} tokens evicted in every layer and KV head, the first after the step at position {first}.")
+        told = t("{count} tokens evicted in every layer and KV head, the first when token {first} had been read.")
         st.markdown(told.format(count=f"{count:,}", first=f"{first:,}"))
     others = sum(shape.kv_heads > 0 for shape in run.shapes) - len(run.layers)
     if others:

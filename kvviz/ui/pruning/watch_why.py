@@ -14,7 +14,7 @@ from kvviz.ui.pruning.watch_run import WatchRun
 _STAYS = {
     "sink": N_("It stays because it is one of the first tokens, which this policy never drops."),
     "recent": N_("It stays because it is recent."),
-    "heavy": N_("It stays because of its score, or because there was room for all."),
+    "heavy": N_("It stays because of its score."),
 }
 
 
@@ -25,7 +25,7 @@ def sentences(t: Translate, run: WatchRun, layer: int, head: int, position: int,
     if position >= evictions.tokens:
         return [token + " · " + t("the last that was written; the model has not read it, so it is in no cache.")]
     if position > now:
-        return [token + " · " + t("is read after the step that is shown.")]
+        return [token + " · " + t("is read only after the step that is shown.")]
     after = int(evictions.gone[evictions.layers.index(layer), head, position])
     place = t("layer {layer}, KV head {head}").format(layer=layer, head=head)
     if after > now:
@@ -34,9 +34,9 @@ def sentences(t: Translate, run: WatchRun, layer: int, head: int, position: int,
             _stays(t, evictions, layer, head, position, now),
         ]
         if after != NEVER:
-            told.append(t("It goes after step {step} “{label}”.").format(step=after, label=labels[after]))
+            told.append(t("It goes when token {step} “{label}” has been read.").format(step=after, label=labels[after]))
     else:
-        left = t("left the cache of {place} after step {step} “{label}”.")
+        left = t("left the cache of {place} when token {step} “{label}” had been read.")
         told = [f"{token} · " + left.format(place=place, step=after, label=labels[after])]
         told.append(_reason(t, reasons_of(run, layer, head).set_index("position").loc[position]))
     return [*told, _everywhere(t, evictions, position, now)]
@@ -49,6 +49,8 @@ def reasons_of(run: WatchRun, layer: int, head: int) -> pd.DataFrame:
 
 
 def _stays(t: Translate, evictions: Evictions, layer: int, head: int, position: int, now: int) -> str:
+    if not (evictions.gone[evictions.layers.index(layer), head] <= now).any():
+        return t("There is still room for all.")
     role = evictions.roles(layer, head, range(position, position + 1))[0, now]
     return t(_STAYS[ROLES[role]])
 
@@ -79,12 +81,14 @@ def _reason(t: Translate, row: pd.Series) -> str:
 
 def _everywhere(t: Translate, evictions: Evictions, position: int, now: int) -> str:
     gone = evictions.gone[:, :, position]
-    told = t("{held} of all {count} KV heads hold it after this step.").format(
-        held=int((gone > now).sum()), count=gone.size
-    )
-    if (gone <= now).any():
+    if (gone <= now).all() and gone.min() == gone.max():
+        return t("All {count} KV heads of all layers let go of it at the same time.").format(count=gone.size)
+    held = int((gone > now).sum())
+    told = t("{held} of the {count} KV heads of all layers hold it in the step that is shown.")
+    told = told.format(held=held, count=gone.size)
+    if held < gone.size:
         layer, head = np.unravel_index(gone.argmin(), gone.shape)
-        first = t("The first to let go was head {head} of layer {layer}, after step {step}.")
+        first = t("The first to let go was head {head} of layer {layer}, after token {step}.")
         told += " " + first.format(head=head, layer=evictions.layers[layer], step=gone.min())
     return told
 
@@ -100,7 +104,7 @@ def table(t: Translate, run: WatchRun, layer: int, head: int) -> None:
         shown = {
             t("position"): frame["position"],
             t("token"): [labels[position] for position in frame["position"]],
-            t("went after step"): frame["evicted_after"],
+            t("went after token"): frame["evicted_after"],
             t("token read then"): [labels[after] for after in frame["evicted_after"]],
         }
         if frame["score"].notna().any():
