@@ -26,6 +26,7 @@ _HOMES = {
     "block_cache": ("kvviz.prefix.many", "block_cache"),
     "evaluate": ("kvviz.evaluation", "evaluate"),
     "compare_policies": ("kvviz.evaluation", "compare_policies"),
+    "sweep": ("kvviz.sweeping", "sweep"),
     "plan": ("kvviz.planning", "plan"),
     "policies": ("kvviz.policies", None),
     "frame": ("kvviz.analysis.runs", "steps_frame"),

@@ -59,6 +59,12 @@ ALLOWED: dict[str, set[str]] = {
         *FRAMES,
         *("kvviz.policies", "kvviz.analysis", "kvviz.models", "kvviz.engine"),
     },
+    # What kvviz.sweep gives: the same readings at many budgets.
+    "kvviz.sweeping": {
+        *LEAVES,
+        *FRAMES,
+        *("kvviz.policies", "kvviz.analysis", "kvviz.models", "kvviz.engine"),
+    },
     # Two prompts, and many: the engine's work and the frames made of it in one object.
     "kvviz.prefix": {
         *LEAVES,
@@ -71,7 +77,15 @@ ALLOWED: dict[str, set[str]] = {
         *FRAMES,
         *("plotly", "psutil", "streamlit", "torch", "transformers"),
         *("kvviz", "kvviz.geometry", "kvviz.policies", "kvviz.analysis", "kvviz.models", "kvviz.engine"),
-        *("kvviz.summary", "kvviz.planning", "kvviz.evaluation", "kvviz.prefix", "kvviz.figures", "kvviz.ui"),
+        *(
+            "kvviz.summary",
+            "kvviz.planning",
+            "kvviz.evaluation",
+            "kvviz.sweeping",
+            "kvviz.prefix",
+            "kvviz.figures",
+            "kvviz.ui",
+        ),
     },
     "kvviz": {*LEAVES, "kvviz.geometry", "kvviz.policies", "kvviz.analysis", "kvviz.models", "kvviz.engine"},
     "pages": {*LEAVES, "streamlit", "kvviz", "kvviz.geometry", "kvviz.analysis", "kvviz.figures", "kvviz.ui"},

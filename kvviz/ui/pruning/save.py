@@ -6,6 +6,8 @@ from typing import NamedTuple
 import pandas as pd
 import streamlit as st
 
+from kvviz.locale import Translate
+from kvviz.models.loading import LanguageModel
 from kvviz.ui.shell import Page
 
 
@@ -36,3 +38,14 @@ def save(page: Page, view: str, tables: Mapping[str, Table], html: Callable[[], 
     )  # fmt: skip
     with st.expander(t("The same in Python")):
         st.code(python, language="python")
+
+
+def model_facts(t: Translate, lm: LanguageModel, tokens: int) -> list[tuple[str, str]]:
+    """What a saved file says of the model and of the text's length."""
+    return [
+        (t("Model"), lm.title),
+        (t("Weights"), lm.source + (". " + t(lm.note) if lm.note else "")),
+        (t("Revision"), lm.revision),
+        (t("Number format"), str(lm.dtype).removeprefix("torch.")),
+        (t("Text"), t("{count} tokens").format(count=f"{tokens:,}")),
+    ]

@@ -25,7 +25,7 @@ def _arms() -> dict[str, Arm]:
     arms = []
     for kind in REGISTRY.values():
         if kind.id == "sinks_window":
-            arms.append(Arm(kind.id, N_("sinks + window, cache-relative positions"), kind))
+            arms.append(Arm(kind.id, N_("sinks + window, cache-relative"), kind))
             original = Arm(
                 f"{kind.id}_original",
                 N_("sinks + window, original positions"),

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 import streamlit as st
 
 from kvviz.locale import Translate
-from kvviz.models.prompts import Prompt
 from kvviz.policies import Policy
 from kvviz.ui.house import ModelKey
+from kvviz.ui.pruning.example import PROSE
 from kvviz.ui.pruning.policy import choose_budget
 from kvviz.ui.pruning.side_arms import choose_arms, sized_arms
 from kvviz.ui.pruning.text import ask_text
 from kvviz.ui.settings import settings
 from kvviz.ui.shell import Page
 
-_DEFAULT = ["window", "sinks_window", "h2o", "tova", "snapkv"]
+_DEFAULT = ["window", "sinks_window", "h2o", "snapkv"]
 
 
 @dataclass(frozen=True)
@@ -28,21 +28,21 @@ class Wanted:
     new: int
 
 
-def ask(page: Page) -> tuple[Wanted | None, Prompt | None]:
-    """Draw the inputs; the comparison they describe and its text, None with the reason on the screen."""
+def ask(page: Page) -> Wanted | None:
+    """Draw the inputs; the comparison they describe, None with the reason on the screen."""
     t = page.t
-    prompt = ask_text(page, "side")
-    left, right = st.columns([5, 4], vertical_alignment="bottom", gap="medium")
+    prompt = ask_text(page, "side", PROSE)
+    left, right = st.columns([7, 4], vertical_alignment="bottom", gap="medium")
     with left:
         budget = choose_budget(t, "side")
     new = _new_tokens(t, right)
     chosen = choose_arms(t, "side", _DEFAULT)
-    if prompt is None or page.resident is None:
-        return None, None
+    if prompt is None:
+        return None
     arms = sized_arms(t, chosen, budget, len(prompt.ids))
     if arms is None:
-        return None, None
-    return Wanted(page.resident.key, prompt.text, prompt.ids, tuple(arms.items()), new), prompt
+        return None
+    return Wanted(page.resident.key, prompt.text, prompt.ids, tuple(arms.items()), new)
 
 
 def _new_tokens(t: Translate, place: st.delta_generator.DeltaGenerator) -> int:

@@ -30,9 +30,9 @@ def ask_text(page: Page, key: str, example: str = LONG_PAGE, *, past_context: bo
         text = st.text_area(t("Text"), example, key=f"{key}_text", persist_state="session", height=120)
     elif source == "file":
         text = _from_file(page, key)
-    if text is None or page.resident is None:
+    lm = page.resident.model if page.resident is not None else None
+    if text is None or lm is None:  # a model on its way has no tokenizer yet
         return None
-    lm = page.resident.model
     try:
         prompt = encode(lm, text, limit=settings().max_policy_tokens, past_context=past_context)
     except Refused as refusal:
