@@ -13,13 +13,15 @@ from kvviz.ui.text import sentence
 _SOURCES = {"example": N_("The example page"), "typed": N_("Typed or pasted"), "file": N_("File")}
 
 
-def ask_text(page: Page, key: str, example: str = LONG_PAGE, *, past_context: bool = False) -> Prompt | None:
-    """A text of at least two tokens, encoded; None with the reason on the screen."""
+def ask_text(
+    page: Page, key: str, example: str = LONG_PAGE, *, past_context: bool = False, named: str = ""
+) -> Prompt | None:
+    """A text of at least two tokens, encoded; None with the reason on the screen. `named`: the example's own name."""
     t = page.t
     source = st.segmented_control(
         t("Text from"),
         list(_SOURCES),
-        format_func=lambda name: t(_SOURCES[name]),
+        format_func=lambda name: named if named and name == "example" else t(_SOURCES[name]),
         default="example",
         required=True,
         key=f"{key}_source",

@@ -1,7 +1,7 @@
 """The questions of the Pruning page, one view each."""
 
 from kvviz.locale import N_
-from kvviz.ui.pruning import side, sweep, watch
+from kvviz.ui.pruning import facts, side, streaming, sweep, watch
 from kvviz.ui.views import View
 
 VIEWS: dict[str, View] = {
@@ -10,4 +10,8 @@ VIEWS: dict[str, View] = {
         N_("Policies side by side"), N_("What does each policy do to the same text, and what does it cost?"), side.show
     ),
     "sweep": View(N_("Budget sweep"), N_("How much of the cache can go before the loss rises?"), sweep.show),
+    "streaming": View(
+        N_("The StreamingLLM picture"), N_("Why does a plain window fail, and what do four sinks mend?"), streaming.show
+    ),
+    "facts": View(N_("Where pruning hurts"), N_("Is a fact still there when it is asked for?"), facts.show),
 }

@@ -1,0 +1,93 @@
+"""What the streaming view says about its numbers: every sentence is chosen and filled by what was measured."""
+
+from kvviz.analysis.losses import perplexity
+from kvviz.analysis.streaming import after_first, crossing
+from kvviz.locale import N_, Translate
+from kvviz.ui.pruning.streaming_work import Streamed
+
+_BREAKS, _RISES = 2.0, 1.1  # how many times the perplexity must be of what it was
+_FEW = 256  # tokens past the trained length on which nothing can be said
+
+_PAST = {
+    "breaks": N_(
+        "Past the trained length the full cache breaks down: perplexity {before} on the {tokens_before} tokens before "
+        "it, {after} on the {tokens_after} behind it."
+    ),
+    "rises": N_(
+        "Past the trained length the full cache gets worse, but it does not explode: perplexity {before} on the "
+        "{tokens_before} tokens before it, {after} on the {tokens_after} behind it."
+    ),
+    "holds": N_(
+        "Past the trained length the full cache does not get worse on this text: perplexity {before} on the "
+        "{tokens_before} tokens before it, {after} on the {tokens_after} behind it. What the paper shows for other "
+        "models is not seen here."
+    ),
+}
+
+
+def verdict(t: Translate, found: Streamed) -> list[str]:
+    """The answer in sentences: what the window costs, what sinks mend, what happens past the trained length."""
+    if found.inactive:
+        told = t("0 tokens evicted: the text ({tokens} tokens) is not longer than the cache of {budget}.")
+        return [told.format(tokens=f"{len(found.wanted.ids):,}", budget=f"{found.wanted.budget:,}")]
+    return [_windows(t, found), past(t, found)]
+
+
+def _windows(t: Translate, found: Streamed) -> str:
+    skip = after_first(found.wanted.budget)
+    values = {count: perplexity(nll[skip:]) for count, nll in found.by_sinks.items()}
+    full = perplexity(found.full[skip:])
+    told = t(
+        "After the first eviction, on {scored} tokens: perplexity {full} with the full cache, {window} in the window."
+    )
+    sentences = [told.format(scored=f"{len(found.full) - skip:,}", full=number(full), window=number(values[0]))]
+    fewest = next((count for count in sorted(values) if count), None)
+    if fewest is not None:
+        told = t("{sinks} of its places given to the first tokens: {perplexity}.")
+        sentences.append(told.format(sinks=fewest, perplexity=number(values[fewest])))
+    if values[0] < full * _RISES:
+        sentences.append(t("This model hardly needs its sinks: the plain window costs little."))
+    return " ".join(sentences)
+
+
+def past(t: Translate, found: Streamed) -> str:
+    """What the full cache does past the trained length, or that the text ends before it."""
+    context, read = found.lm.context, len(found.wanted.ids)
+    if context is None:
+        return t("The model's configuration names no length it was trained for.")
+    crossed = crossing(found.full, context)
+    if crossed is None:
+        told = t(
+            "The text that was read ({read} tokens) ends before the model's trained length of {context}: what happens "
+            "there is not seen in this run."
+        )
+        return told.format(read=f"{read:,}", context=f"{context:,}")
+    if crossed.tokens_after < _FEW:
+        told = t("Only {count} tokens lie past the trained length of {context}: too few to tell what happens there.")
+        return told.format(count=crossed.tokens_after, context=f"{context:,}")
+    kind = "breaks" if crossed.growth >= _BREAKS else "rises" if crossed.growth >= _RISES else "holds"
+    sentences = [
+        t(_PAST[kind]).format(
+            before=number(crossed.before),
+            after=number(crossed.after),
+            tokens_before=f"{crossed.tokens_before:,}",
+            tokens_after=f"{crossed.tokens_after:,}",
+        )
+    ]
+    sinks = drawn(found)
+    if sinks is not None:
+        same = crossing(found.by_sinks[sinks], context)
+        told = t("With {sinks} sinks + window the same tokens have {before} and {after}.")
+        sentences.append(told.format(sinks=sinks, before=number(same.before), after=number(same.after)))
+    return " ".join(sentences)
+
+
+def drawn(found: Streamed) -> int | None:
+    """The sink count that stands for all of them in the picture: the paper's four, or the most there are."""
+    counts = [count for count in found.by_sinks if count]
+    return 4 if 4 in counts else max(counts, default=None)
+
+
+def number(value: float) -> str:
+    """A perplexity for people: three digits that mean something."""
+    return f"{value:,.2f}" if value < 1000 else f"{value:,.0f}"
