@@ -53,7 +53,8 @@ def map_picture(t: Translate, theme: Theme, reuse: PrefixReuse) -> Picture | Non
           "the same, 1.4 is what unrelated vectors have, 2 is opposite.")
     ]  # fmt: skip
     if shared.size:
-        told.append(t("Up to the line the largest is {most}: rounding.").format(most=f"{shared.max():.1g}"))
+        rounding = t("Up to the line the largest is {most}: rounding.").format(most=f"{shared.max():.1g}")
+        told.append(rounding if shared.max() else t("Up to the line all are exactly 0."))
     cell = cell_size(len(names))
     if cell > 1:
         told.append(t("Each column is the largest of {count} neighbouring positions.").format(count=cell))

@@ -18,8 +18,7 @@ def reasons(t: Translate, parting: Parting) -> list[str]:
     if parting.cut_characters:
         told.append(
             t(
-                "The texts have more in common: {count} more equal characters lie in tokens that differ. The tokenizer "
-                "cuts a text by what follows, and a cache knows ids, not letters."
+                "{count} more characters are equal, but they lie in tokens that differ: a cache knows ids, not letters."
             ).format(count=parting.cut_characters)
         )
     if parting.unseen:
