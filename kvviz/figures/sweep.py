@@ -12,7 +12,9 @@ from kvviz.locale import N_, Translate
 from kvviz.palette import BACKGROUND, TEXT, Theme
 
 _PAPERS = 20  # percent of the cache: the budget behind "5x less memory"
-_STEPS = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)  # what a logarithmic axis of perplexities is labelled with
+# what a logarithmic axis of perplexities is labelled with, in each power of ten: few in a wide one, more in a narrow one
+_STEPS = (1, 1.5, 2, 3, 5, 7)
+_FINE_STEPS = (1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2, 2.2, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 8, 9)
 
 
 def perplexity_by_budget(
@@ -73,7 +75,7 @@ def _perplexities(figure: go.Figure, frame: pd.DataFrame, full: float, zoom: boo
         figure.update_yaxes(range=[least - 0.1 * room, full + room])
         return
     low, high = min(full, largest.min(), frame["perplexity"].min() if len(frame) else full), max(full, largest.max())
-    ticks = [step * 10.0**power for power in range(9) for step in _STEPS]
+    ticks = [step * 10.0**power for power in range(9) for step in (_STEPS if high > 4 * low else _FINE_STEPS)]
     figure.update_yaxes(
         type="log", tickmode="array", tickvals=ticks, ticktext=[f"{tick:,g}" for tick in ticks],
         range=[_log(low * 0.96), _log(high * 1.04)],

@@ -31,22 +31,24 @@ def to_url(key: str, default: str) -> None:
         st.query_params[key] = chosen
 
 
-def several_from_url(key: str, options: Sequence[str], default: Sequence[str]) -> None:
-    """`from_url` for a widget with many choices, which the URL joins by commas."""
+def several_from_url(key: str, options: Sequence[str], default: Sequence[str]) -> list[str]:
+    """What a widget with many choices, which the URL joins by commas, starts with: give it as its `default`.
+
+    Not through the session state: a run that overtakes the first one would leave the widget without a choice.
+    """
     page, kept = st.session_state.get(_kept(key), (None, None))
     moved = page != st.session_state.get(PAGE)
-    if key not in st.session_state or moved:
+    first = f"kvviz.first.{key}"
+    if first not in st.session_state or key not in st.session_state or moved:
         asked = st.query_params.get(key)
-        names = kept if asked is None else asked.split(",")
-        known = None if names is None else [name for name in names if name in options]
-        # an address that names none of the options is a broken one; an empty choice that was kept is a choice
-        st.session_state[key] = known if known or (known is not None and asked is None) else list(default)
+        known = [name for name in (asked or "").split(",") if name in options]
+        st.session_state[first] = known or (list(default) if kept is None else kept)
+    return st.session_state[first]
 
 
-def several_to_url(key: str, default: Sequence[str]) -> None:
-    """`to_url` for a widget with many choices."""
-    chosen = list(st.session_state[key])
-    st.session_state[_kept(key)] = st.session_state.get(PAGE), chosen
+def several_to_url(key: str, chosen: Sequence[str], default: Sequence[str]) -> None:
+    """`to_url` for a widget with many choices; none at all is kept for other pages, but not in the URL."""
+    st.session_state[_kept(key)] = st.session_state.get(PAGE), list(chosen)
     if not chosen or set(chosen) == set(default):
         st.query_params.pop(key, None)
     elif st.query_params.get(key) != ",".join(chosen):

@@ -45,16 +45,16 @@ FULL = Arm("full", N_("full cache"), lambda budget: None)
 def choose_arms(t: Translate, key: str, default: list[str]) -> list[str]:
     """The ids of the chosen arms, in the registry's order, the control last."""
     options = [arm for arm in ARMS if arm != CONTROL]
-    several_from_url(f"{key}_arms", options, default)
     chosen = st.pills(
         t("Policies"),
         options,
+        default=several_from_url(f"{key}_arms", options, default),
         format_func=lambda arm: t(ARMS[arm].title),
         selection_mode="multi",
         key=f"{key}_arms",
         help=t("The full cache and random choice are always there: what is lost, and what an idea must beat."),
     )
-    several_to_url(f"{key}_arms", default)
+    several_to_url(f"{key}_arms", chosen, default)
     return [arm for arm in options if arm in chosen] + [CONTROL]
 
 
