@@ -47,6 +47,8 @@ ALLOWED: dict[str, set[str]] = {
     },
     # What kvviz.plan gives: a configuration found, its layers read, and the modelling code run without weights.
     "kvviz.planning": {*LEAVES, *FRAMES, "kvviz.geometry", "kvviz.models"},
+    # What kvviz.latent gives: latent attention computed both ways, and counted.
+    "kvviz.latents": {*LEAVES, *FRAMES, "torch", "kvviz.geometry", "kvviz.models", "kvviz.engine"},
     # What kvviz.attention gives: the engine's measures and the frames made of them in one object.
     "kvviz.summary": {
         *LEAVES,
@@ -80,6 +82,7 @@ ALLOWED: dict[str, set[str]] = {
         *(
             "kvviz.summary",
             "kvviz.planning",
+            "kvviz.latents",
             "kvviz.evaluation",
             "kvviz.sweeping",
             "kvviz.prefix",
