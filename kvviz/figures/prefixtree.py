@@ -11,8 +11,8 @@ from kvviz.locale import N_, Translate
 from kvviz.palette import RAMPS, Theme, colour
 from kvviz.units import size
 
-_LETTERS = 100  # that fit over the width of the figure
-_ROOM = 1.45  # width of the figure in lengths of the longest prompt: the texts of leaves stand right of their bars
+_LETTERS = 120  # that fit over the width of the figure
+_ROOM = 1.6  # width of the figure in lengths of the longest prompt: the texts of leaves stand right of their bars
 _TALLEST = 1500  # pixels
 _LEGIBLE = 16  # pixels a bar must be high to be written on
 
@@ -92,8 +92,9 @@ def _written(t: Translate, node: NamedTuple, end: int) -> str:
     facts = t("{tokens} tokens · prompt {use}").format(tokens=node.tokens, use=node.last_use)
     if room < len(facts):
         return str(node.tokens) if room > len(str(node.tokens)) else ""
-    rest = room - len(facts) - 3
-    return f"{facts} · {_safe(node.text, rest)}" if rest > 3 else facts
+    rest = room - len(facts) - 2
+    # marks of white space are for tokens; between words of a long text they only look like a line through it
+    return f"{facts}: {_safe(node.text.replace('·', ' ').strip(), rest)}" if rest > 3 else facts
 
 
 def _safe(text: str, most: int) -> str:

@@ -45,7 +45,7 @@ def ask(page: Page) -> tuple[ManyWanted | None, tuple[Prompt, ...]]:
     texts = _texts(page)
     left, middle, right = st.columns([5, 3, 4], vertical_alignment="bottom", gap="medium")
     percent = left.slider(
-        t("Budget of the cache"), 1, 100, 12, format="%d %%",
+        t("Budget of the cache"), 1, 100, 15, format="%d %%",
         key="prefix_budget", bind="query-params",
         help=t("In % of what all prompts take when each is stored by itself. 100 %: no limit."),
     )  # fmt: skip
