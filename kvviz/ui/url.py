@@ -16,7 +16,8 @@ def from_url(key: str, options: Sequence[str], default: str) -> None:
     page, kept = st.session_state.get(_kept(key), (None, None))
     # The same key on another page is another widget to Streamlit, which forgets what the visitor has not clicked on.
     moved = page != st.session_state.get(PAGE)
-    if key not in st.session_state or moved:
+    # A run that overtakes the first one finds the widget without a choice, which none of these may be.
+    if st.session_state.get(key) not in options or moved:
         asked = st.query_params.get(key, kept)
         st.session_state[key] = asked if asked in options else default
 
