@@ -27,6 +27,8 @@ _HOMES = {
     "evaluate": ("kvviz.evaluation", "evaluate"),
     "compare_policies": ("kvviz.evaluation", "compare_policies"),
     "sweep": ("kvviz.sweeping", "sweep"),
+    "probe_facts": ("kvviz.factprobe.probe", "probe_facts"),
+    "texts": ("kvviz.texts", None),
     "plan": ("kvviz.planning", "plan"),
     "latent": ("kvviz.latents", "latent"),
     "latent_of": ("kvviz.latents", "latent_of"),

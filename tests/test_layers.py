@@ -24,6 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "kvviz.locale": {"babel"},
     "kvviz.records": {"numpy"},
     "kvviz.words": {"kvviz.locale"},
+    "kvviz.texts": set(),
     "kvviz.geometry": {*LEAVES, *FRAMES, "kvviz.geometry"},
     # Layer kinds come from transformers' own table, so that a new kind is never guessed at; configs, not models.
     "kvviz.geometry.layers": {*LEAVES, "transformers", "kvviz.geometry"},
@@ -67,6 +68,12 @@ ALLOWED: dict[str, set[str]] = {
         *FRAMES,
         *("kvviz.policies", "kvviz.analysis", "kvviz.models", "kvviz.engine"),
     },
+    # What kvviz.probe_facts gives: texts with facts in them, read under policies and asked, as a frame.
+    "kvviz.factprobe": {
+        *LEAVES,
+        *FRAMES,
+        *("kvviz.policies", "kvviz.analysis", "kvviz.models", "kvviz.engine", "kvviz.texts", "kvviz.factprobe"),
+    },
     # Two prompts, and many: the engine's work and the frames made of it in one object.
     "kvviz.prefix": {
         *LEAVES,
@@ -85,6 +92,8 @@ ALLOWED: dict[str, set[str]] = {
             "kvviz.latents",
             "kvviz.evaluation",
             "kvviz.sweeping",
+            "kvviz.factprobe",
+            "kvviz.texts",
             "kvviz.prefix",
             "kvviz.figures",
             "kvviz.ui",

@@ -38,6 +38,10 @@ class Rotation:
         with torch.inference_mode():
             self._turning = self._try()
 
+    def __deepcopy__(self, memo: dict) -> "Rotation":
+        """Copies of a cache share it: it belongs to the model and knows nothing of a text."""
+        return self
+
     def turn(self, vectors: Tensor, by: Tensor, layer: int) -> Tensor:
         """`vectors` (heads, tokens, width) moved by `by` places, int (heads or 1, tokens); in float32."""
         vectors = vectors.float()

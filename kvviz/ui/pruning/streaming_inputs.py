@@ -1,7 +1,6 @@
 """What the visitor asks of the streaming view: a long text, how much of it, the cache, positions and sink counts."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import streamlit as st
 
@@ -11,13 +10,13 @@ from kvviz.locale import Translate
 from kvviz.models.loading import LanguageModel
 from kvviz.models.prompts import Prompt
 from kvviz.policies import Policy, SinksWindow, Window
+from kvviz.texts import alice
 from kvviz.ui.house import ModelKey
 from kvviz.ui.pruning.text import ask_text
 from kvviz.ui.shell import Page
 from kvviz.ui.text import sentence
 from kvviz.ui.url import from_url, several_from_url, several_to_url, to_url
 
-BOOK = Path(__file__).parent / "texts" / "alice.txt"
 LENGTHS = ("512", "1024", "2048", "4096", "8192", "all")
 MODES = ("relative", "original", "naive")
 SINKS = (1, 2, 4, 8)  # beside 0, the window, which is always there
@@ -38,7 +37,7 @@ class Wanted:
 def ask(page: Page) -> Wanted | None:
     """Draw the inputs; the run they describe, None with the reason on the screen."""
     t = page.t
-    prompt = ask_text(page, "streaming", BOOK.read_text(encoding="utf-8"), past_context=True, named=t("Alice (a book)"))
+    prompt = ask_text(page, "streaming", alice(), past_context=True, named=t("Alice (a book)"))
     length, size = st.columns([5, 2], vertical_alignment="bottom", gap="medium")
     with length:
         tokens = _choose_length(t, prompt)

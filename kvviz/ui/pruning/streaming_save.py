@@ -69,7 +69,7 @@ def as_python(found: Streamed) -> str:
             "import kvviz",
             "",
             f"lm = kvviz.load({model.name!r}, device={model.device!r}, dtype={model.dtype!r})",
-            'text = open("alice.txt", encoding="utf-8").read()  # or your own',
+            "text = kvviz.texts.alice()  # or your own",
             f"ids = kvviz.encode(lm, text, past_context=True).ids[:{len(found.wanted.ids)}]",
             "policies = [",
             *arms,

@@ -1,0 +1,1 @@
+"""Whether facts survive in a cache that a policy cuts."""
