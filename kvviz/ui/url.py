@@ -22,6 +22,20 @@ def from_url(key: str, options: Sequence[str], default: str) -> None:
         st.session_state[key] = asked if asked in options else default
 
 
+def first_from_url(key: str, options: Sequence[str], default: str) -> str:
+    """What a select box starts with: give its place as `index`.
+
+    Not through the session state: a run that overtakes the first one would show, and take, the first of the options.
+    """
+    page, kept = st.session_state.get(_kept(key), (None, None))
+    first = f"kvviz.first.{key}"
+    moved = page != st.session_state.get(PAGE)
+    if st.session_state.get(first) not in options or key not in st.session_state or moved:
+        asked = st.query_params.get(key, kept)
+        st.session_state[first] = asked if asked in options else default
+    return st.session_state[first]
+
+
 def to_url(key: str, default: str) -> None:
     """After it is drawn: the choice into the URL, nothing for the default; and kept for other pages."""
     chosen = st.session_state[key]

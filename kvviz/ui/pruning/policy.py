@@ -9,7 +9,7 @@ from kvviz.locale import N_, Translate
 from kvviz.policies import REGISTRY, Full, Policy, Setting, settings_of
 from kvviz.ui.shell import Page
 from kvviz.ui.text import sentence
-from kvviz.ui.url import from_url, to_url
+from kvviz.ui.url import first_from_url, from_url, to_url
 
 # (setting, option) as a policy's name carries it where it is not the default
 _SHORT = {
@@ -45,12 +45,16 @@ def choose_policy(page: Page, key: str, tokens: int | None, default: str = "h2o"
     """One policy with all its settings, sized for a text of `tokens` tokens; None with the reason on the screen."""
     t = page.t
     which, size, more = st.columns([3, 6, 2], vertical_alignment="bottom")
-    from_url(f"{key}_policy", list(REGISTRY), default)
-    kind = REGISTRY[
-        which.selectbox(
-            t("Policy"), list(REGISTRY), format_func=lambda each: t(REGISTRY[each].title), key=f"{key}_policy"
-        )
-    ]
+    names = list(REGISTRY)
+    first = first_from_url(f"{key}_policy", names, default)
+    chosen = which.selectbox(
+        t("Policy"),
+        names,
+        index=names.index(first),
+        format_func=lambda each: t(REGISTRY[each].title),
+        key=f"{key}_policy",
+    )
+    kind = REGISTRY[chosen]
     to_url(f"{key}_policy", default)
     with size:
         budget = choose_budget(t, key)
