@@ -24,7 +24,8 @@ export default function ({ data, parentElement }) {
     reused: data.columns.filter(state => data.states[state] === "reused").length,
   })
   const parted = list.querySelector(".parted, .only")
-  if (parted) list.scrollTop = Math.max(0, parted.offsetTop - list.clientHeight / 2)
+  const hidden = parted && parted.offsetTop + parted.offsetHeight > list.clientHeight
+  list.scrollTop = hidden ? parted.offsetTop - parted.offsetHeight - 9 : 0 // one line of what comes before it
 }
 
 function head({ words }) {

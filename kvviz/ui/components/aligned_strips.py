@@ -44,7 +44,7 @@ def aligned_strips(
     key: str,
     t: Translate,
     names: Mapping[str, str],
-    height: int = 260,
+    height: int = 340,
 ) -> None:
     """Show both texts, each column in the colour of its state; `names` says what a state is called.
 
