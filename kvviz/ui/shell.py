@@ -64,6 +64,12 @@ PAGES = (
         N_("How much memory does a cache need, whatever the architecture?"),
         ":material/memory:",
     ),
+    PageEntry(
+        "latent",
+        N_("Latent attention (MLA)"),
+        N_("How can a cache without keys and values give the same attention, and what does that cost?"),
+        ":material/compress:",
+    ),
 )
 
 
