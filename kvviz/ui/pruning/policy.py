@@ -111,10 +111,11 @@ def rules(policy: Policy, t: Translate) -> list[str]:
         "The budget counts the newest token; a token is dropped after the step's attention, so each query sees the "
         "budget and itself. Scores are float32, equal ones (to 1 in 4,096) leave the choice to age: older goes first."
     )
-    told = [t(policy.rule), budget, t("Evicts: {when}.").format(when=t(_meaning(policy, "evicts")))]
-    told.append(t("Positions: {how}.").format(how=t(_meaning(policy, "positions"))))
-    if hasattr(policy, "pooling"):
-        told.append(t("Heads of a group: {how}.").format(how=t(_meaning(policy, "pooling"))))
+    meant = {each.name: t(each.choices[getattr(policy, each.name)]) for each in settings_of(policy) if each.choices}
+    told = [t(policy.rule), budget, t("Evicts: {when}.").format(when=meant["evicts"])]
+    told.append(t("Positions: {how}.").format(how=meant["positions"]))
+    if "pooling" in meant:
+        told.append(t("Heads of a group: {how}.").format(how=meant["pooling"]))
     return told + [policy.source] * bool(policy.source)
 
 
@@ -125,8 +126,3 @@ def card(page: Page, policy: Policy) -> None:
         for told in rules(policy, t):
             st.markdown(f"- {told}")
         st.code(f"kvviz.policies.{policy}", language="python")
-
-
-def _meaning(policy: Policy, name: str) -> str:
-    found = next(each for each in settings_of(policy) if each.name == name)
-    return found.choices[getattr(policy, name)]
