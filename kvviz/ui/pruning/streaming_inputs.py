@@ -103,15 +103,15 @@ def _choose_mode(t: Translate) -> str:
 
 def _choose_sinks(t: Translate) -> tuple[int, ...]:
     options = [str(count) for count in SINKS]
-    several_from_url("streaming_sinks", options, options)
     chosen = st.pills(
         t("Sinks to measure, beside none"),
         options,
+        default=several_from_url("streaming_sinks", options, options),
         selection_mode="multi",
         key="streaming_sinks",
         help=t("First tokens that always stay. Every count is one more reading of the text."),
     )
-    several_to_url("streaming_sinks", options)
+    several_to_url("streaming_sinks", chosen, options)
     return tuple(count for count in SINKS if str(count) in chosen)
 
 
