@@ -52,7 +52,10 @@ def choose_arms(t: Translate, key: str, default: list[str]) -> list[str]:
         format_func=lambda arm: t(ARMS[arm].title),
         selection_mode="multi",
         key=f"{key}_arms",
-        help=t("The full cache and random choice are always there: what is lost, and what an idea must beat."),
+        help=t(
+            "The full cache and random choice (among all but the first {count} tokens and the newest) are always "
+            "there: what is lost, and what an idea must beat."
+        ).format(count=ARMS[CONTROL].make(budget=0.2).sinks),
     )
     several_to_url(f"{key}_arms", chosen, default)
     return [arm for arm in options if arm in chosen] + [CONTROL]
@@ -60,8 +63,12 @@ def choose_arms(t: Translate, key: str, default: list[str]) -> list[str]:
 
 def sized_arms(t: Translate, chosen: list[str], budget: int | float, tokens: int) -> dict[str, Policy] | None:
     """Each arm's policy for a text of `tokens` tokens; None with the reason on the screen."""
-    try:
-        return {arm: ARMS[arm].make(budget=budget).sized(tokens) for arm in chosen}
-    except Refused as refusal:
-        st.error(sentence(refusal, t), icon=":material/error:")
-        return None
+    sized = {}
+    for arm in chosen:
+        try:
+            sized[arm] = ARMS[arm].make(budget=budget).sized(tokens)
+        except Refused as refusal:
+            told = t("{policy}: {reason}").format(policy=t(ARMS[arm].title), reason=sentence(refusal, t))
+            st.error(told, icon=":material/error:")
+            return None
+    return sized

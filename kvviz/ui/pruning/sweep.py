@@ -8,7 +8,7 @@ from kvviz.figures.sweep import perplexity_by_budget
 from kvviz.locale import Translate
 from kvviz.sweeping import SHARES
 from kvviz.ui.pruning.example import PROSE
-from kvviz.ui.pruning.side_arms import ARMS, FULL, choose_arms
+from kvviz.ui.pruning.side_arms import ARMS, CONTROL, FULL, choose_arms
 from kvviz.ui.pruning.sweep_save import take_away
 from kvviz.ui.pruning.sweep_work import Swept, Wanted, run_sweep
 from kvviz.ui.pruning.task import Progress, Turn, result_of, run_or_stop
@@ -91,6 +91,15 @@ def table(t: Translate, found: Swept) -> pd.DataFrame:
     return pd.DataFrame(shown)
 
 
+def control(t: Translate) -> str:
+    """What random choice is there for."""
+    told = t(
+        "Random is the control: any token may go but the first {count} and the newest. What a policy gains over it is "
+        "what its idea has earned."
+    )
+    return told.format(count=ARMS[CONTROL].make(budget=0.2).sinks)
+
+
 def notes(t: Translate, found: Swept) -> list[str]:
     """What the numbers mean, and where they are not what they seem."""
     tokens, half = len(found.wanted.ids), len(found.wanted.ids) // 2
@@ -116,5 +125,5 @@ def notes(t: Translate, found: Swept) -> list[str]:
         told.append(
             t("–: no reading. The budget has no room for the tokens the policy protects, or the sweep stopped.")
         )
-    told.append(t("Random is the control: what a policy gains over it, its idea has earned."))
+    told.append(control(t))
     return told

@@ -37,10 +37,11 @@ class Swept:
         return self.points[0]
 
     def frame(self) -> pd.DataFrame:
-        """arm, and the columns of `kvviz.sweep`: one row a policy and budget, without the full cache."""
+        """arm, and the columns of `kvviz.sweep`: one row a policy and budget, not the full cache."""
         names = [arm for arm, _ in self.wanted.arms]
-        frame = points_frame(self.points[1:])
-        frame.insert(0, "arm", [names[each.arm] for each in self.points[1:]])
+        rows = sorted(self.points[1:], key=lambda each: (each.arm, each.share))
+        frame = points_frame(rows)
+        frame.insert(0, "arm", [names[each.arm] for each in rows])
         return frame
 
 
