@@ -43,17 +43,19 @@ class EvictingLayer(DynamicLayer):
         self.norms = _norms(key_states)
         self._lengths.append((self.norms.mean(axis=0), _norms(value_states).mean(axis=0)))
         self.seen += new
-        self._cache.note_peak()
+        self._cache.grew(key_states.nbytes + value_states.nbytes)
         return keys, values
 
     def keep(self, slots: np.ndarray) -> None:
         """Only these slots, int (kv_heads, kept), stay; the others' memory is given back."""
         if slots.shape[1] == self.positions.shape[1]:
             return
+        before = self.keys.nbytes + self.values.nbytes
         self.positions = np.take_along_axis(self.positions, slots, axis=1)
         index = torch.from_numpy(np.ascontiguousarray(slots)).to(self.keys.device)[None, :, :, None]
         self.keys = self.keys.gather(2, index.expand(*index.shape[:3], self.keys.shape[3]))
         self.values = self.values.gather(2, index.expand(*index.shape[:3], self.values.shape[3]))
+        self._cache.grew(self.keys.nbytes + self.values.nbytes - before)
 
     def take_lengths(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean |K| and |V| over KV heads, float32 (tokens,), of all tokens that came since this was last asked."""
@@ -83,7 +85,7 @@ class EvictingCache(DynamicCache):
         _check(lm, policy)
         super().__init__(config=lm.config)
         self.policy = policy.sized(tokens)
-        self.peak_bytes = 0
+        self.peak_bytes = self._managed_bytes = 0
         self._others = [layer for layer in self.layers if type(layer) is not DynamicLayer]
         self.layers = [EvictingLayer(self) if type(layer) is DynamicLayer else layer for layer in self.layers]
         self.managed = [index for index, layer in enumerate(self.layers) if isinstance(layer, EvictingLayer)]
@@ -109,10 +111,11 @@ class EvictingCache(DynamicCache):
         layer.keep(slots)
         return mixed
 
-    def note_peak(self) -> None:
-        """Take down what all layers hold now, if it is the most so far."""
-        held = sum(tensor.nbytes for layer in self.layers for tensor in layer_tensors(layer))
-        self.peak_bytes = max(self.peak_bytes, held)
+    def grew(self, by: int) -> None:
+        """A managed layer holds so many bytes more or less; take down the most that all layers held at once."""
+        self._managed_bytes += by
+        others = sum(tensor.nbytes for layer in self._others for tensor in layer_tensors(layer))
+        self.peak_bytes = max(self.peak_bytes, self._managed_bytes + others)
 
     def take_peak(self) -> int:
         """The most that was held since this was last asked."""

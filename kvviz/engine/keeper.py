@@ -76,21 +76,20 @@ class Keeper:
     def _relative(self, walk: Walk, query: Tensor, key: Tensor, options: dict) -> Tensor:
         """Scores with every key as near as it stands in the cache: what was evicted between it and the query is jumped.
 
-        Where nothing is evicted within the block the jumps are those at its start. A fixed rule evicts behind the
-        sinks alone: two products do, with the query where it is and with the query moved up to the sinks. Otherwise
-        the keys are turned for every query.
+        A fixed rule evicts behind the sinks alone: two products do, with the query where it is and with the query moved
+        up to the sinks. Otherwise, where nothing is evicted within the block the jumps are those at its start, and
+        where something is the keys are turned for every query.
         """
-        jumped = torch.from_numpy(walk.jumped()).to(key.device)
-        turned = self.rotation.turn(key, jumped, self.layer) if jumped.any() else key
-        scores = products(query, turned, options)
-        if walk.first_eviction() is None:
-            return scores
         if walk.scheduled is not None:
-            sinks = self.policy.sinks
+            scores, sinks = products(query, key, options), self.policy.sinks
             if sinks:
                 back = torch.from_numpy(-walk.jumped_by_queries())[None].to(key.device)
                 moved = self.rotation.turn(query, back, self.layer)
                 scores[:, :, :sinks] = products(moved, key[:, :sinks], options)
+            return scores
+        jumped = torch.from_numpy(walk.jumped()).to(key.device)
+        scores = products(query, self.rotation.turn(key, jumped, self.layer) if jumped.any() else key, options)
+        if walk.first_eviction() is None:
             return scores
         walk.rescore = lambda row, jumps: products(
             query[:, row : row + 1],

@@ -6,10 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kvviz.engine.drops import Drops
 from kvviz.policies import NEVER, Ledger, Policy
 from kvviz.records import Evicted
 
 _HIDDEN = np.float32(-np.inf)
+_LITTLE = 1e-20  # of the exponentials that are left, next to the largest that has gone: too few digits
 
 
 class Walk:
@@ -39,18 +41,20 @@ class Walk:
         if first is None and not needs_weights:
             return self._softmax(grouped, sink)
         if not self.policy.watches and self.rescore is None:
+            drops = self._drops()
             for row in range(calm, rows):
-                self._evict(row)
+                drops.after(row)
+            self.evicted += drops.evicted()
             return self._softmax(grouped, sink)
-        weights = torch.empty_like(grouped)
+        parts = []
         if calm:
-            weights[:, :, :calm] = self._softmax(grouped[:, :, :calm], sink)
+            parts.append(self._softmax(grouped[:, :, :calm], sink))
             if self.policy.watches:
-                seen = weights[:, :, :calm, : self.held + calm].cpu().numpy()
+                seen = parts[0][..., : self.held + calm].cpu().numpy()
                 self.ledger.see(seen, self.held, self.held + 1 + np.arange(calm))
         if calm < rows:
-            self._step_by_step(calm, grouped, weights, None if sink is None else sink[:, :, 0].cpu().numpy())
-        return weights
+            parts.append(self._step_by_step(calm, grouped[:, :, calm:], sink))
+        return torch.cat(parts, dim=2) if len(parts) > 1 else parts[0]
 
     def left(self) -> np.ndarray:
         """Slots that are left after the block, int (kv_heads, left) in rising order."""
@@ -110,29 +114,43 @@ class Walk:
             return scores.softmax(dim=-1)
         return torch.cat([scores, sink.expand(-1, -1, rows, 1)], dim=-1).softmax(dim=-1)[..., :-1]
 
-    def _step_by_step(self, first: int, scores: Tensor, weights: Tensor, sink: np.ndarray | None) -> None:
-        """Rows from `first` on, one after the other: the weights of each decide what the next one can see."""
-        numbers = scores.cpu().numpy()
-        mixed = weights if weights.device.type == "cpu" else torch.empty_like(weights, device="cpu")
-        given = mixed.numpy()
-        given[:, :, first:] = 0
-        hidden = np.where(self._gone < first, _HIDDEN, np.float32(0))
-        stored = np.empty(1, dtype=np.int64)
+    def _step_by_step(self, first: int, scores: Tensor, sink: Tensor | None) -> Tensor:
+        """Weights of the rows from `first` on, one after the other: each decides what the next one can see.
+
+        What has gone is taken out of exponentials that were computed for all rows at once.
+        """
+        numbers, sinks = scores.cpu().numpy(), None if sink is None else sink[:, :, 0].cpu().numpy()
+        weights, drops = _exponentials(scores, self.held + first, sink), self._drops()
+        learned = None if sink is None else weights[..., -1:]
+        heads = np.arange(len(weights))[:, None]
+        choices = np.empty(1, dtype=np.int64)
         for row in range(first, self.rows):
             width = self.held + row + 1
-            line = numbers[:, :, row, :width]
-            if self.rescore is not None:
-                line = self.rescore(row, self._jumps(row, width)).view(*given.shape[:2], width).cpu().numpy()
-            line = line + hidden[:, None, :width]
-            _normalise(line, sink)
-            given[:, :, row, :width] = line
+            line = weights[:, :, row - first, :width]
+            own = 0 if learned is None else learned[:, :, row - first]
+            total = line.sum(axis=-1, keepdims=True) + own
+            if self.rescore is not None or total.min() < _LITTLE:
+                line[:], own = self._again(row, numbers[:, :, row - first, :width], sinks)
+                total = line.sum(axis=-1, keepdims=True) + own
+            np.divide(line, total, out=line)
             if self.policy.watches:
-                stored[0] = width - np.count_nonzero(hidden[0, :width])
-                self.ledger.see(line[:, :, None], self.held + row, stored)
-            for head, slot in self._evict(row):
-                hidden[head, slot] = _HIDDEN
-        if mixed is not weights:
-            weights[:, :, first:] = mixed[:, :, first:].to(weights.device)
+                choices[0] = width - drops.dropped
+                self.ledger.see(line[:, :, None], self.held + row, choices)
+            if (slots := drops.after(row)) is not None:
+                weights[heads, :, row + 1 - first :, slots] = 0
+        self.evicted += drops.evicted()
+        return torch.from_numpy(weights[..., : scores.shape[3]]).to(scores.device)
+
+    def _again(self, row: int, line: np.ndarray, sink: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | float]:
+        """One row's exponentials from what is still there alone, and that of a learned sink."""
+        if self.rescore is not None:
+            line = self.rescore(row, self._jumps(row, line.shape[2])).view(line.shape).cpu().numpy()
+        line = np.where((self._gone[:, : line.shape[2]] == NEVER)[:, None], line, _HIDDEN)
+        highest = line.max(axis=-1, keepdims=True)
+        if sink is None:
+            return np.exp(line - highest), 0.0
+        highest = np.maximum(highest, sink)
+        return np.exp(line - highest), np.exp(sink - highest)
 
     def _jumps(self, row: int, width: int) -> np.ndarray:
         """How many tokens were evicted between each slot and the query of `row`, int (kv_heads, width)."""
@@ -140,51 +158,18 @@ class Walk:
         newer = there[:, ::-1].cumsum(axis=1)[:, ::-1] - there  # slots still there behind each one
         return np.where(there, self.start + row - self.positions[:, :width] - newer, 0)
 
-    def _evict(self, row: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Drop what there is no room for after `row`: (heads, slots) of each token a head loses."""
-        width, now = self.held + row + 1, self.start + row
-        there = self._gone[:, :width] == NEVER
-        over = int(there[0].sum()) - self.policy.room(now, self.prompt)
-        if over <= 0:
-            return []
-        positions = self.positions[:, :width]
-        free = there & ~self.policy.protected(positions, now)
-        scores = np.where(free, _settled(self.ledger.scores(positions, now)), np.float32(np.inf))
-        heads, dropped = np.arange(len(scores)), []
-        if over == 1:
-            lowest = scores.argmin(axis=1)[:, None]
-        else:
-            lowest = scores.argsort(axis=1, kind="stable")[:, :over]
-        values = np.take_along_axis(scores, lowest, axis=1)
-        np.put_along_axis(scores, lowest, np.float32(np.inf), axis=1)
-        cut = scores.min(axis=1)
-        for column in range(over):
-            slot = lowest[:, column]
-            self._gone[heads, slot] = row
-            self.evicted.append(
-                Evicted(-1, np.full(len(heads), now), heads, positions[heads, slot], values[:, column], cut)
-            )
-            dropped.append((heads, slot))
-        return dropped
+    def _drops(self) -> Drops:
+        return Drops(self.policy, self.ledger, self.positions, self.rows, self.prompt, self._gone)
 
 
-def _settled(scores: np.ndarray) -> np.ndarray:
-    """Scores to 12 bits: what differs by less than 1 in 4,096 is equal and leaves the choice to age.
+def _exponentials(scores: Tensor, held: int, sink: Tensor | None) -> np.ndarray:
+    """exp of scores (kv_heads, group, rows, slots) less the largest of each row, 0 of what comes later.
 
-    Equal tokens get equal scores in theory and differ in their last bits in practice, depending on how many were
-    computed together; such bits must not decide.
+    A learned sink (kv_heads, group, 1, 1) gets a column of its own behind the slots.
     """
-    return ((scores.view(np.int32) + 0x400) & ~0x7FF).view(np.float32)
-
-
-def _normalise(line: np.ndarray, sink: np.ndarray | None) -> None:
-    """Softmax over the last axis in place; `sink` (kv_heads, group, 1) takes its part of each row."""
-    highest = line.max(axis=-1, keepdims=True)
+    rows, slots = scores.shape[2:]
+    hidden = torch.ones(rows, slots, dtype=torch.bool, device=scores.device).triu(held + 1)
+    scores = scores.masked_fill(hidden, float("-inf"))
     if sink is not None:
-        highest = np.maximum(highest, sink)
-    np.subtract(line, highest, out=line)
-    np.exp(line, out=line)
-    total = line.sum(axis=-1, keepdims=True)
-    if sink is not None:
-        total = total + np.exp(sink - highest)
-    np.divide(line, total, out=line)
+        scores = torch.cat([scores, sink.expand(-1, -1, rows, 1)], dim=-1)
+    return (scores - scores.amax(dim=-1, keepdim=True)).exp_().cpu().numpy()
