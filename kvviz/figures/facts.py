@@ -21,7 +21,7 @@ def held_and_known(
 
     `depths` as from `kvviz.analysis.facts.by_depth`; `names` for people by policy, drawn in their order.
     """
-    policies, columns = list(names), sorted(depths["depth_percent"].unique())
+    policies, columns = list(names), sorted(depths["depth_percent"].unique().tolist())
     figure = make_subplots(
         1, 2, shared_yaxes=True, horizontal_spacing=0.04,
         subplot_titles=(t("KV of the answer still there (% of heads)"), t("right answers (%)")),
@@ -40,14 +40,18 @@ def held_and_known(
     }
     for column, (what, ramp) in enumerate((("held_share", "k"), ("right_share", "v")), start=1):
         figure.add_heatmap(
-            z=100 * _square(depths, what, policies, columns), zmin=0, zmax=100, colorscale=scale(ramp, theme),
+            x=list(range(len(columns))), z=100 * _square(depths, what, policies, columns), zmin=0, zmax=100, colorscale=scale(ramp, theme),
             showscale=False, xgap=3, ygap=3, text=written[what], texttemplate="%{text}", textfont={"size": 16},
-            customdata=[[names[policy]] * len(columns) for policy in policies],
-            hovertemplate=told[what].format(policy="%{customdata}", depth="%{x}", share="%{z:.0f}")
+            customdata=[[(names[policy], depth) for depth in columns] for policy in policies],
+            hovertemplate=told[what].format(policy="%{customdata[0]}", depth="%{customdata[1]}", share="%{z:.0f}")
             + "<extra></extra>",
             row=1, col=column,
         )  # fmt: skip
-    ticks = {"tickmode": "array", "tickvals": columns, "ticktext": [f"{depth} %" for depth in columns]}
+    ticks = {
+        "tickmode": "array",
+        "tickvals": list(range(len(columns))),
+        "ticktext": [f"{depth} %" for depth in columns],
+    }
     plain = {"showgrid": False, "showline": False, "ticks": ""}
     figure.update_xaxes(**ticks, **plain, type="linear", title=t("depth of the fact in the text"))
     rows = {"tickmode": "array", "tickvals": list(range(len(policies))), "ticktext": list(names.values())}

@@ -4,6 +4,7 @@ from math import ceil, log10
 
 import pandas as pd
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from kvviz.figures.theme import apply
 from kvviz.locale import N_, Translate
@@ -63,40 +64,47 @@ def running_loss(
 def sinks_and_paper(
     measured: pd.DataFrame, paper: pd.DataFrame, full: float, t: Translate = N_, theme: Theme = "light"
 ) -> go.Figure:
-    """Bars: perplexity by sink count; the line of the full cache on the same tokens; thin lines: the paper's models.
+    """Two panels over one axis: bars of what was measured by sink count, and the lines of the paper's models.
 
-    `measured` as from `kvviz.analysis.streaming.sinks_frame`, `paper` as from `paper_frame`.
+    `measured` as from `kvviz.analysis.streaming.sinks_frame`, `paper` as from `paper_frame`; `full` is the perplexity
+    of the full cache on the same tokens.
     """
     counts = sorted({*paper["sinks"], *measured["sinks"]})
     place = {count: index for index, count in enumerate(counts)}
-    figure = go.Figure()
+    figure = make_subplots(
+        1, 2, shared_yaxes=True, horizontal_spacing=0.04, column_widths=[0.5, 0.5],
+        subplot_titles=(t("measured here"), t("published: StreamingLLM, Table 2")),
+    )  # fmt: skip
     figure.add_bar(
-        x=[place[count] for count in measured["sinks"]], y=measured["perplexity"], width=0.5,
+        x=[place[count] for count in measured["sinks"]], y=measured["perplexity"], width=0.6,
         marker={"color": [colour("sink" if count else "recent", theme) for count in measured["sinks"]]},
         text=[f"{value:,.2f}" for value in measured["perplexity"]], textposition="outside", cliponaxis=False,
-        textfont={"size": 16}, name=t("measured here"),
-        hovertemplate=t("measured here: {perplexity}").format(perplexity="%{y:,.2f}") + "<extra></extra>",
-        showlegend=False,
+        textfont={"size": 16}, showlegend=False, customdata=measured["sinks"],
+        hovertemplate=t("{sinks} sinks: {perplexity}").format(sinks="%{customdata}", perplexity="%{text}")
+        + "<extra></extra>",
+        row=1, col=1,
     )  # fmt: skip
     figure.add_scatter(
-        x=[-0.4, len(counts) - 0.6], y=[full, full], mode="lines", name=t("full cache, same tokens"),
+        x=[-0.45, len(counts) - 0.55], y=[full, full], mode="lines", name=t("full cache, same tokens"),
         line={"color": colour("full", theme), "width": 2.5},
-        hovertemplate=t("full cache: {perplexity}").format(perplexity="%{y:,.2f}") + "<extra></extra>",
+        hovertemplate=t("full cache: {perplexity}").format(perplexity="%{y:,.2f}") + "<extra></extra>", row=1, col=1,
     )  # fmt: skip
     for (model, points), (symbol, dash) in zip(paper.groupby("model", sort=False), _PAPER, strict=False):
         figure.add_scatter(
-            x=[place[count] for count in points["sinks"]], y=points["perplexity"], mode="lines+markers",
-            name=t("{model} (paper)").format(model=model),
-            line={"color": colour("shared_layer", theme), "width": 1.2, "dash": dash},
-            marker={"symbol": symbol, "size": 9, "color": colour("shared_layer", theme)},
-            hovertemplate=model + ": %{y:,.2f}<extra></extra>",
+            x=[place[count] for count in points["sinks"]], y=points["perplexity"], mode="lines+markers", name=model,
+            line={"color": colour("shared_layer", theme), "width": 1.8, "dash": dash},
+            marker={"symbol": symbol, "size": 10, "color": colour("shared_layer", theme)},
+            hovertemplate=model + ": %{y:,.2f}<extra></extra>", row=1, col=2,
         )  # fmt: skip
     figure.update_xaxes(
-        title=t("sinks kept (first tokens); 0 is the plain window"), type="linear",
+        title=t("sinks kept (0: the plain window)"), type="linear", range=[-0.5, len(counts) - 0.5],
         tickvals=list(place.values()), ticktext=[str(count) for count in counts],
     )  # fmt: skip
-    figure.update_yaxes(title=t("perplexity (logarithmic)"), type="log", dtick=1, range=_decades(measured, paper, full))
-    return apply(figure.update_layout(height=470), theme)
+    figure.update_yaxes(type="log", dtick=1, range=_decades(measured, paper, full))
+    figure.update_yaxes(title=t("perplexity (logarithmic)"), row=1, col=1)
+    figure.update_annotations(font={"size": 17, "color": TEXT[theme]})
+    legend = {"y": -0.2, "yanchor": "top"}
+    return apply(figure.update_layout(height=470, legend=legend, margin={"t": 44}), theme)
 
 
 def _decades(measured: pd.DataFrame, paper: pd.DataFrame, full: float) -> list[float]:

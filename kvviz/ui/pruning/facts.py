@@ -69,13 +69,12 @@ def _result(page: Page, found: Probed) -> None:
         )
     )
     st.subheader(t("How sure is that?"), anchor=False)
-    left, right = st.columns([5, 6], vertical_alignment="center", gap="medium")
-    left.plotly_chart(
+    st.plotly_chart(
         known_shares(by_policy(found.answers), names, found.arms, t, page.theme), theme=None, key="facts_shares",
         alt=t("Right answers of each policy with their 95 % interval, beside guessing"),
     )  # fmt: skip
-    right.table(table(t, found), hide_index=True)
-    right.caption(t("Intervals: Wilson, 95 %. More placements make them narrower."))
+    st.table(table(t, found), hide_index=True)
+    st.caption(t("Intervals: Wilson, 95 %. More placements make them narrower."))
     with st.expander(t("Every answer")):
         st.dataframe(all_answers(t, found), hide_index=True, key="facts_answers")
     _example(t)

@@ -56,7 +56,7 @@ def _duration(t: Translate, seconds: float) -> str:
 def _picture(page: Page, found: Streamed) -> None:
     t = page.t
     options = [count for count in (16, 64, 256, 1024) if count <= len(found.full)] or [len(found.full)]
-    default = WINDOW if WINDOW in options else options[-1]
+    default = max((count for count in options if count <= min(WINDOW, len(found.full) // 8)), default=options[0])
     if st.session_state.get("streaming_window") not in options:
         st.session_state["streaming_window"] = default
     with st.container(key="streaming_verdict"):
@@ -80,15 +80,14 @@ def _sinks(page: Page, found: Streamed) -> None:
     if measured.empty:
         st.info(verdict(t, found)[0])
         return
-    left, right = st.columns([3, 2], vertical_alignment="center", gap="medium")
     told = t("Perplexity by number of sinks, measured here, beside the paper's models")
-    left.plotly_chart(sinks_figure(page, found, measured), theme=None, key="streaming_sinks_bars", alt=told)
-    right.table(sinks_table(t, found, measured), hide_index=True)
-    right.caption(
+    st.plotly_chart(sinks_figure(page, found, measured), theme=None, key="streaming_sinks_bars", alt=told)
+    st.table(sinks_table(t, found, measured), hide_index=True)
+    st.caption(
         t(
-            "Paper: StreamingLLM, arXiv 2309.17453, Table 2; 400,000 tokens of PG19, caches of 2,048 (Llama-2: 4,096). "
-            "Other models, texts and cache sizes: compare the shape, not the level. All caches hold the same number of "
-            "tokens; a sink takes a place of the window."
+            "Perplexity after the first eviction. All caches hold the same number of tokens: a sink takes a place of "
+            "the window. Published: StreamingLLM (arXiv 2309.17453), Table 2, 400,000 tokens of PG19, caches of 2,048 "
+            "tokens (Llama-2: 4,096). Other models, texts and sizes: compare the shape, not the level."
         )
     )
 

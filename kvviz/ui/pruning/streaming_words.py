@@ -41,10 +41,9 @@ def _windows(t: Translate, found: Streamed) -> str:
         "After the first eviction, on {scored} tokens: perplexity {full} with the full cache, {window} in the window."
     )
     sentences = [told.format(scored=f"{len(found.full) - skip:,}", full=number(full), window=number(values[0]))]
-    fewest = next((count for count in sorted(values) if count), None)
-    if fewest is not None:
-        told = t("{sinks} of its places given to the first tokens: {perplexity}.")
-        sentences.append(told.format(sinks=fewest, perplexity=number(values[fewest])))
+    for sinks in sorted({min(values.keys() - {0}, default=0), drawn(found) or 0} - {0}):
+        told = t("With {sinks} of the places given to the first tokens of the text it is {perplexity}.")
+        sentences.append(told.format(sinks=sinks, perplexity=number(values[sinks])))
     if values[0] < full * _RISES:
         sentences.append(t("This model hardly needs its sinks: the plain window costs little."))
     return " ".join(sentences)

@@ -11,7 +11,9 @@ VIEWS: dict[str, View] = {
     ),
     "sweep": View(N_("Budget sweep"), N_("How much of the cache can go before the loss rises?"), sweep.show),
     "streaming": View(
-        N_("The StreamingLLM picture"), N_("Why does a plain window fail, and what do four sinks mend?"), streaming.show
+        N_("The StreamingLLM picture"),
+        N_("What does a window cost on a long text, and how many sinks does it take?"),
+        streaming.show,
     ),
     "facts": View(N_("Where pruning hurts"), N_("Is a fact still there when it is asked for?"), facts.show),
 }
