@@ -267,6 +267,19 @@ def test_before_the_first_run(watcher: Watcher) -> None:
     assert not at.get("plotly_chart") and not at.metric
 
 
+def test_while_the_model_is_loading_and_when_it_cannot_be(watcher: Watcher) -> None:
+    place = watcher.visit
+    place.errors = [kvviz.Refused("This model does not fit.")]
+    place.may_load.clear()
+    at = place.open("pruning", loaded=False, view="watch")
+    sound(at)
+    assert at.button(key="watch_run").disabled and at.selectbox(key="watch_policy").value == "h2o"
+    place.may_load.set()
+    at = place.settle()
+    sound(at)
+    assert "This model does not fit." in told(at, "error") and at.button(key="watch_run").disabled
+
+
 def test_while_it_runs_and_after_stop(watcher: Watcher) -> None:
     watcher.open()
     turns = watcher.visit.turns

@@ -4,6 +4,7 @@ import streamlit as st
 
 from kvviz.errors import Refused
 from kvviz.locale import Translate
+from kvviz.models.loading import LanguageModel
 from kvviz.models.prompts import Prompt, encode
 from kvviz.ui.growth.inputs import LONG_PAGE, PRESETS
 from kvviz.ui.pruning.policy import choose_policy
@@ -51,7 +52,7 @@ def run_or_stop(page: Page, wanted: Wanted | None, prompt: Prompt | None) -> Wat
         type="primary",
         icon=":material/play_arrow:",
         width="stretch",
-        disabled=page.resident is None,
+        disabled=_model(page) is None,
     )
     if go and wanted is not None and prompt is not None:
         begin(wanted, page.resident.model, prompt)
@@ -88,12 +89,18 @@ def _examples(t: Translate) -> None:
     )
 
 
+def _model(page: Page) -> LanguageModel | None:
+    """The model if it is there; one that is chosen may be on its way."""
+    return page.resident.model if page.resident is not None else None
+
+
 def _encoded(page: Page, text: str, chat: bool) -> Prompt | None:
     """The prompt in tokens, or None with a sentence on the screen."""
-    if page.resident is None:
+    lm = _model(page)
+    if lm is None:
         return None
     try:
-        prompt = encode(page.resident.model, text, chat=chat, limit=settings().max_prompt_tokens)
+        prompt = encode(lm, text, chat=chat, limit=settings().max_prompt_tokens)
     except Refused as refusal:
         st.error(sentence(refusal, page.t), icon=":material/error:")
         return None
