@@ -1,5 +1,7 @@
 """Figures of latent attention: the products of a way in their order, and costs against the length of the text."""
 
+import re
+
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -16,10 +18,10 @@ WAY_NAMES = {
 }
 _INKS = {"mha": "prefill", "gqa": "k", "expanded": "v", "absorbed": "decode"}
 # lines that lie on each other are told apart by width and dash: the later one is thinner and lets the other through
-_LINES = {"mha": (6, "solid"), "gqa": (3, "dot"), "expanded": (6, "solid"), "absorbed": (3, "dot")}
+_LINES = {"mha": (8, "solid"), "gqa": (3, "dash"), "expanded": (8, "solid"), "absorbed": (3, "dash")}
 _RESULTS = {"K": "k", "V": "v"}
 _SIZES = [(2.0**power, size(2.0**power)) for power in range(0, 60, 5)]
-_ROOM = 1.9  # of the longest bar: the numbers behind the bars need it
+_ROOM = 1.5  # of the longest bar: the numbers behind the bars need it
 
 
 def latent_steps(stages: pd.DataFrame, way: str, t: Translate = N_, theme: Theme = "light") -> go.Figure:
@@ -37,13 +39,14 @@ def latent_steps(stages: pd.DataFrame, way: str, t: Translate = N_, theme: Theme
     figure = go.Figure(
         go.Bar(
             y=rows.index, x=rows["multiply_adds"], orientation="h", width=0.62,
-            marker={"color": inks, "line": {"width": 0}}, text=[f"{adds:,}" for adds in rows["multiply_adds"]],
+            marker={"color": inks, "line": {"width": 0}}, texttemplate="%{x:.3s}",
             textposition="outside", textfont={"size": 17}, cliponaxis=False,
-            customdata=rows[["result", "cost"]].to_numpy(), hovertemplate=hover + "<extra></extra>",
+            customdata=rows[["result", "cost"]].map(_lowered).to_numpy(), hovertemplate=hover + "<extra></extra>",
         )
     )  # fmt: skip
     labels = [
-        f"<b>{row.result}</b> = {row.product}<br>{row.letters} = {row.shape}" for row in rows.itertuples(index=False)
+        _lowered(f"<b>{row.result}</b> = {row.product}<br>{row.letters} = {row.shape}")
+        for row in rows.itertuples(index=False)
     ]
     apply(figure, theme)
     figure.update_layout(height=90 + 66 * deepest, showlegend=False, margin={"t": 8})
@@ -85,7 +88,7 @@ def latent_curves(
         figure.add_vline(x=at, line={"color": TEXT[theme], "width": 1.2, "dash": "dashdot"})
     apply(figure, theme)
     kind = "log" if log else "linear"
-    figure.update_xaxes(title=t("tokens in the cache"), type=kind)
+    figure.update_xaxes(title=t("tokens in the cache"), type=kind, dtick=1 if log else None)
     figure.update_yaxes(type=kind, rangemode="normal" if log else "tozero")
     if column == "cached_bytes":
         most = float(counts[column].max())
@@ -96,3 +99,8 @@ def latent_curves(
     else:
         figure.update_yaxes(title=t("multiply-adds a step"), tickformat="~s")
     return figure
+
+
+def _lowered(letters: str) -> str:
+    """W_UK with its index below the line."""
+    return re.sub(r"_([A-Z]+)", r"<sub>\1</sub>", letters)

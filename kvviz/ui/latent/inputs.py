@@ -61,7 +61,7 @@ def ask(page: Page) -> Asked | None:
 def _sliders(page: Page, source: str) -> tuple[int, ...]:
     t = page.t
     places = st.columns(5, gap="medium")
-    labels = (t("Heads H"), t("Rank r"), t("Rotary width d_R"), t("Head width d_N = d_V"))
+    labels = (t("Heads $H$"), t("Rank $r$"), t("Rotary width $d_R$"), t("Head width $d_N = d_V$"))
     limits = ((1, 128, 1), (0, 1024, 8), (0, 128, 2), (8, 256, 8))
     names = ("heads", "rank", "rotary", "width")
     *starts, length = _STARTS[source]
@@ -70,8 +70,9 @@ def _sliders(page: Page, source: str) -> tuple[int, ...]:
         for place, label, (least, most, step), start, name in zip(places, labels, limits, starts, names, strict=False)
     ]
     tokens = places[4].select_slider(
-        t("Tokens in the cache T"), LENGTHS, length, format_func=lambda count: f"{count:,}", key=f"{source}_tokens"
-    )
+        t("Tokens in the cache $T$"), LENGTHS, length, format_func=lambda count: f"{count:,}", key=f"{source}_tokens",
+        bind="query-params",
+    )  # fmt: skip
     return (*found, int(tokens))
 
 
@@ -79,8 +80,10 @@ def _formats(page: Page, sizes: LatentSizes) -> tuple[int, str, str]:
     t = page.t
     first, second, third, _ = st.columns([2, 2, 3, 3], gap="medium", vertical_alignment="bottom")
     divisors = [count for count in range(1, sizes.heads + 1) if sizes.heads % count == 0]
-    usual = max(count for count in divisors if count <= 8)
-    groups = first.selectbox(t("Groups g of GQA"), divisors, divisors.index(usual), key=f"latent_groups_{sizes.heads}")
+    usual = max(count for count in divisors if count <= min(8, max(1, sizes.heads // 4)))
+    groups = first.selectbox(
+        t("Groups $g$ of GQA"), divisors, divisors.index(usual), key=f"latent_groups_{sizes.heads}"
+    )
     cached = second.selectbox(t("Cache in"), list(DTYPES), index=1, key="latent_cached", bind="query-params")
     measured = third.segmented_control(
         t("Computed in"), list(MEASURED), default="float64", required=True, key="latent_measured", bind="query-params"

@@ -30,11 +30,12 @@ def as_html(page: Page, asked: Asked, done: Measured | None) -> str:
     """The page as one file."""
     t, theme, sizes = page.t, page.theme, asked.sizes
     facts = [
-        (t("Heads H"), f"{sizes.heads}"),
-        (t("Rank r"), f"{sizes.rank}"),
-        (t("Widths d_N, d_R, d_V"), f"{sizes.nope}, {sizes.rotary}, {sizes.value}"),
-        (t("Tokens in the cache T"), f"{asked.tokens:,}"),
-        (t("Groups g of GQA"), f"{asked.groups}"),
+        (
+            t("Sizes"),
+            f"H = {sizes.heads}, r = {sizes.rank}, d_N = {sizes.nope}, d_R = {sizes.rotary}, d_V = {sizes.value}",
+        ),
+        (t("Tokens"), f"T = {asked.tokens:,}"),
+        (t("Groups"), f"g = {asked.groups}"),
         (t("Cache in"), asked.cached),
     ]
     stages, curves = latent_stages(sizes, asked.tokens), latent_counts(sizes, groups=asked.groups, dtype=asked.cached)

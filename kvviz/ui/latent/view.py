@@ -15,7 +15,10 @@ from kvviz.ui.text import plain
 
 WAYS = {
     "expanded": (N_("Expand the latents"), N_("first K and V of every cached token, then attention as anywhere else")),
-    "absorbed": (N_("Absorb W_UK and W_UV"), N_("the query goes to the latents, and no K and no V is ever made")),
+    "absorbed": (
+        N_("Absorb $W_{UK}$ and $W_{UV}$"),
+        N_("the query goes to the latents, and no K and no V is ever made"),
+    ),
 }
 
 
@@ -49,7 +52,7 @@ def _side_by_side(page: Page, asked: Asked) -> None:
         place.markdown(f"**{t(title)}**: {t(meaning)}")
         place.plotly_chart(
             latent_steps(stages, way, t, page.theme), theme=None, key=f"latent_{way}",
-            alt=t("Products, shapes and multiply-adds: {way}").format(way=t(title)),
+            alt=t("Products, shapes and multiply-adds: {way}").format(way=t(WAY_NAMES[way])),
         )  # fmt: skip
     for told in costs(t, asked):
         st.markdown(told)
@@ -59,9 +62,10 @@ def legend(t: Translate, asked: Asked) -> str:
     """What the letters mean and how large everything is that the step begins with."""
     sizes = asked.sizes
     return t(
-        "In the cache, for all heads together: latents **c**, T × r = {tokens} × {rank}, and rotary keys **k_R**, "
-        "T × d_R = {tokens} × {rotary}. New: n = 1 token's query of every head, **q_N** (d_N = {nope}) and **q_R** "
-        "(d_R = {rotary}); d_V = {value}. **W_UK** (r × d_N) and **W_UV** (r × d_V) belong to a head."
+        "In the cache, for all heads together: latents $c$, $T × r$ = {tokens} × {rank}, and rotary keys $k_R$, "
+        "$T × d_R$ = {tokens} × {rotary}. New: the query of $n = 1$ token in every head, $q_N$ ($d_N$ = {nope}) and "
+        "$q_R$ ($d_R$ = {rotary}). Every head has its own $W_{{UK}}$ ($r × d_N$) and $W_{{UV}}$ ($r × d_V$); "
+        "$d_V$ = {value}."
     ).format(
         tokens=f"{asked.tokens:,}", rank=sizes.rank, rotary=sizes.rotary, nope=sizes.nope, value=sizes.value
     )  # fmt: skip

@@ -71,12 +71,12 @@ def costs(t: Translate, asked: Asked) -> list[str]:
     adds, kept = frame["multiply_adds"], frame["bytes_per_token"]
     told = t(
         "**Decode, {tokens} tokens in the cache.** Expanding takes {expanded} multiply-adds, absorbing {absorbed} "
-        "({ratio} : 1). Both keep {latent} a token; MHA with the same heads keeps {mha}, {times} times as much, and "
-        "absorbing pays for it with {more} times the multiply-adds of MHA."
+        "({ratio} : 1). Both keep {latent} bytes a token; MHA with the same heads keeps {mha}, {times} times as "
+        "many, and absorbing pays for it with {more} times the multiply-adds of MHA."
     )
     first = told.format(
         tokens=f"{asked.tokens:,}", expanded=f"{adds['expanded']:,}", absorbed=f"{adds['absorbed']:,}",
-        ratio=f"{adds['expanded'] / adds['absorbed']:,.3g}", latent=size(kept["absorbed"]), mha=size(kept["mha"]),
+        ratio=f"{adds['expanded'] / adds['absorbed']:,.3g}", latent=f"{kept['absorbed']:,}", mha=f"{kept['mha']:,}",
         times=f"{kept['mha'] / kept['absorbed']:.3g}", more=f"{adds['absorbed'] / adds['mha']:.2g}",
     )  # fmt: skip
     return [first, _break_even(t, asked), _groups(t, asked)]
@@ -101,8 +101,8 @@ def _break_even(t: Translate, asked: Asked) -> str:
 
 
 def _groups(t: Translate, asked: Asked) -> str:
-    told = t("**Bytes.** GQA of the same widths would keep as few with {groups} groups instead of {heads}")
-    return told.format(groups=f"{equal_groups(asked.sizes):.3g}", heads=asked.sizes.heads) + "."
+    told = t("**Bytes.** To keep as few, GQA of the same widths would need {groups} groups, with {heads} query heads.")
+    return told.format(groups=f"{equal_groups(asked.sizes):.2f}", heads=asked.sizes.heads)
 
 
 def counts_table(t: Translate, asked: Asked, names: dict[str, str]) -> pd.DataFrame:
