@@ -94,6 +94,13 @@ def test_the_loaded_model_and_its_measured_bytes(visit: Visit, monkeypatch: pyte
     assert f"the plan says {step.cache_bytes:,}" in told(at)
 
 
+def test_the_loaded_model_while_it_is_on_its_way(visit: Visit) -> None:  # noqa: F811
+    visit.may_load.clear()
+    at = visit.open("planner", loaded=False, plan_source="loaded")
+    sound(at)
+    assert "No model is loaded yet" in told(at, "info")
+
+
 def test_what_if(visit: Visit) -> None:  # noqa: F811
     at = visit.open("planner", view="whatif", plan_model="qwen2.5-0.5b")
     at.selectbox(key="what_heads").set_value("gqa").run()

@@ -94,9 +94,10 @@ def _name(page: Page, source: str, key: str, default: str) -> str | None:
         to_url(f"{key}_model", default)
         return name
     if source == "loaded":
-        if page.resident is None:
+        lm = page.resident.model if page.resident else None
+        if lm is None:
             st.info(t("No model is loaded yet. Wait for the one at the left."))
-        return page.resident and page.resident.model.name
+        return lm and lm.name
     if source == "name":
         return st.text_input(
             t("Hub id or folder"), key=f"{key}_name", placeholder="owner/model", persist_state="session",
