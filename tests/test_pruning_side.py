@@ -95,6 +95,7 @@ def test_the_screen_shows_what_the_api_gives(side: Worker) -> None:
     assert numbers(lines[3].x).tolist() == list(range(WINDOW, len(ids)))
     assert not any(np.isnan(numbers(line.y)).any() for line in lines)
     assert "SnapKV cuts once" in told(at, "caption")
+    assert "SnapKV: with" in told(at, "caption"), "32 voters fill so small a budget"
 
 
 def test_the_running_mean_and_the_zoom_are_views_of_the_same_run(side: Worker) -> None:

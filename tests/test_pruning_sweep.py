@@ -131,6 +131,9 @@ def test_the_screen_shows_what_the_api_gives(at_sweep: Worker) -> None:
     captions = told(at, "caption")
     assert "–: no reading" in captions and f"positions {len(ids) // 2 + 1} to {len(ids) - 1}" in captions
     assert "SnapKV cuts once, at the end of the prompt" in captions
+    # the 32 voters fill every budget that is smaller than the prompt
+    most = max(budget for budget in (round(share * len(ids)) for share in SHARES) if budget < len(ids) // 2)
+    assert f"SnapKV: with {most} tokens" in captions
 
 
 def test_stop_keeps_what_is_finished(at_sweep: Worker) -> None:

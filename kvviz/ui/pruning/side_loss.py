@@ -9,6 +9,7 @@ import streamlit as st
 from kvviz.analysis.compared import loss_change_frame
 from kvviz.figures.policies import loss_beyond_full
 from kvviz.locale import N_, Translate
+from kvviz.policies import Policy
 from kvviz.ui.pruning.side_arms import ARMS, FULL
 from kvviz.ui.pruning.side_work import Compared
 from kvviz.ui.shell import Page
@@ -122,8 +123,19 @@ def late(t: Translate, found: Compared) -> list[str]:
         "tokens). Everything after it stays, so it holds more than the budget."
     )
     prompt = f"{max(1, len(found.wanted.ids) // 2):,}"
-    return [
-        told.format(policy=t(ARMS[arm].title), prompt=prompt)
-        for arm, policy in found.wanted.arms
-        if policy.evicts == "prefill"
-    ]
+    said = []
+    for arm, policy in found.wanted.arms:
+        if policy.evicts == "prefill":
+            said.append(told.format(policy=t(ARMS[arm].title), prompt=prompt))
+            if policy.recent >= policy.budget and found.losses[arm].evicted:
+                said.append(only_voters(t, arm, policy))
+    return said
+
+
+def only_voters(t: Translate, arm: str, policy: Policy) -> str:
+    """A budget that the tokens asked for their votes fill already."""
+    told = t(
+        "{policy}: with {budget} tokens the last tokens of the prompt, whose votes decide, fill the budget by "
+        "themselves. No earlier token stays, no sink either."
+    )
+    return told.format(policy=t(ARMS[arm].title), budget=f"{policy.budget:,}")

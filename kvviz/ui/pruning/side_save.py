@@ -20,7 +20,7 @@ def take_away(page: Page, found: Compared) -> None:
     tables = {
         "losses": Table(t("Losses"), found.evaluation.frame),
         "policies": Table(t("Policies"), found.evaluation.perplexities),
-        "lost": Table(t("Attention lost"), lambda: said(found, lost_frame(found.lost, found.evictions))),
+        "lost": Table(t("Attention"), lambda: said(found, lost_frame(found.lost, found.evictions))),
         "agreement": Table(t("Agreement"), lambda: said(found, agreement_frame(found.evictions))),
     }
     lang = st.session_state.get("lang", "en")

@@ -9,6 +9,7 @@ from kvviz.locale import Translate
 from kvviz.sweeping import SHARES
 from kvviz.ui.pruning.example import PROSE
 from kvviz.ui.pruning.side_arms import ARMS, CONTROL, FULL, choose_arms
+from kvviz.ui.pruning.side_loss import only_voters
 from kvviz.ui.pruning.sweep_save import take_away
 from kvviz.ui.pruning.sweep_work import Swept, Wanted, run_sweep
 from kvviz.ui.pruning.task import Progress, Turn, result_of, run_or_stop
@@ -121,6 +122,11 @@ def notes(t: Translate, found: Swept) -> list[str]:
             if at is not None:
                 facts = {"stored": f"{at.stored:,}", "percent": f"{100 * at.share:g}"}
                 told.append(once.format(policy=t(ARMS[arm].title), **facts))
+            full_of_voters = [
+                each.policy for each in of_arm if each.evicted and each.policy.recent >= each.policy.budget
+            ]
+            if full_of_voters:
+                told.append(only_voters(t, arm, max(full_of_voters, key=lambda each: each.budget)))
     if any(_NOTHING in row for row in table(t, found).to_numpy().tolist()):
         told.append(
             t("–: no reading. The budget has no room for the tokens the policy protects, or the sweep stopped.")
