@@ -12,7 +12,7 @@ from kvviz.locale import N_, Translate
 from kvviz.palette import BACKGROUND, TEXT, Theme
 
 _PAPERS = 20  # percent of the cache: the budget behind "5x less memory"
-# what a logarithmic axis of perplexities is labelled with, in each power of ten: few in a wide one, more in a narrow one
+# labels of a logarithmic axis in each power of ten: few on a wide one, more on a narrow one
 _STEPS = (1, 1.5, 2, 3, 5, 7)
 _FINE_STEPS = (1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2, 2.2, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 8, 9)
 
