@@ -202,3 +202,16 @@ def test_curves_show_the_counts(column: str, log: bool) -> None:
     assert len({(line.line.color, line.line.dash) for line in figure.data}) == 4
     assert figure.layout.shapes[0].x0 == 4096 and figure.layout.xaxis.type == ("log" if log else "linear")
     assert set(WAY_NAMES.values()) <= set(asked)
+
+
+def test_fewer_bytes_than_mqa_are_said_in_words() -> None:
+    few = Asked("small", LatentSizes(4, 16, 8, 16, 16), 64, 1, "bfloat16", "float64")
+    assert words.costs(N_, few)[2].startswith("**Bytes.** Not even MQA")
+
+
+def test_the_break_even_length_in_words() -> None:
+    sizes = LatentSizes(4, 8, 2, 1, 1)  # a rank far above what is made of it
+    costs = [[cost(way, sizes, at).multiply_adds for way in ("absorbed", "expanded")] for at in range(1, 40)]
+    first = next(at for at, (absorbed, expanded) in enumerate(costs, 1) if absorbed < expanded)
+    told = words.costs(N_, Asked("small", sizes, 64, 1, "bfloat16", "float64"))[1]
+    assert first > 2 and f"from **{first}** tokens on" in told

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -41,6 +41,11 @@ def run(call: LatentCall, own: Tensor, output: nn.Linear, dtype: torch.dtype, re
     weight, bias = (None if one is None else one.to(dtype) for one in (output.weight, output.bias))
     ours = torch.nn.functional.linear(other.transpose(0, 1).flatten(1), weight, bias)
     key, value = expand(exact)
+    works = [
+        lambda: expanded(exact),
+        lambda: absorbed(exact),
+        lambda: grouped(exact.query, key, value, exact.scaling),
+    ]
     return LatentRun(
         call.query.shape[1],
         call.latent.shape[0],
@@ -48,9 +53,7 @@ def run(call: LatentCall, own: Tensor, output: nn.Linear, dtype: torch.dtype, re
         _largest(heads),
         _largest(ours - own.to(dtype)),
         _largest(own),
-        _seconds(lambda: expanded(exact), repeats),
-        _seconds(lambda: absorbed(exact), repeats),
-        _seconds(lambda: grouped(exact.query, key, value, exact.scaling), repeats),
+        *_seconds(works, repeats),
     )
 
 
@@ -58,11 +61,13 @@ def _largest(numbers: Tensor) -> float:
     return numbers.abs().max().item()
 
 
-def _seconds(work: Callable[[], Tensor], repeats: int) -> float:
-    """Median of `repeats`, each until its numbers are there."""
-    spent = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        work()[..., 0].sum().item()  # waits for a GPU
-        spent.append(time.perf_counter() - began)
-    return statistics.median(spent)
+def _seconds(works: Sequence[Callable[[], Tensor]], repeats: int) -> list[float]:
+    """Medians of `repeats` rounds after one to warm up; each round has all of them, so a busy spell meets all."""
+    rounds = [[_once(work) for work in works] for _ in range(repeats + 1)]
+    return [statistics.median(spent) for spent in zip(*rounds[1:], strict=True)]
+
+
+def _once(work: Callable[[], Tensor]) -> float:
+    began = time.perf_counter()
+    work()[..., 0].sum().item()  # waits for a GPU
+    return time.perf_counter() - began

@@ -12,7 +12,7 @@ from kvviz.ui.latent.inputs import Asked
 from kvviz.ui.shell import Page
 from kvviz.ui.task import Progress, Turn, result_of, run_or_stop
 
-_REPEATS = 3
+_REPEATS = 5  # while a visitor waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def measure(page: Page, asked: Asked) -> Measured | None:
         return Measured(asked, found, lm)
 
     wanted: Hashable = (page.resident.key, asked.layer, asked.ids, asked.measured)
-    task = run_or_stop(page, "latent", wanted, work, t("Compute both ways"))
+    task = run_or_stop(page, "latent", wanted, work, t("Compute"))
     if task is None:
         st.caption(t("Press the button: the model reads the text up to this layer, then its cache is attended to."))
         return None

@@ -84,12 +84,9 @@ def costs(t: Translate, asked: Asked) -> list[str]:
 
 def _break_even(t: Translate, asked: Asked) -> str:
     length, new = break_even_length(asked.sizes), break_even_new(asked.sizes, asked.tokens)
-    if length is None:
-        told = t("**Break-even.** At these sizes absorbing a decode step needs fewer multiply-adds at no length")
-    else:
-        told = t(
-            "**Break-even.** Absorbing a decode step needs fewer multiply-adds from **{length}** tokens on"
-        ).format(length=f"{length:,}")
+    # there always is one: a key and a value of at least one number each cost as much to make as two products with c
+    told = t("**Break-even.** Absorbing a decode step needs fewer multiply-adds from **{length}** tokens on")
+    told = told.format(length=f"{length:,}")
     if new == asked.tokens:
         return told + ". " + t("Even a prefill of all {tokens} tokens needs fewer.").format(tokens=f"{asked.tokens:,}")
     if not new:
@@ -101,6 +98,9 @@ def _break_even(t: Translate, asked: Asked) -> str:
 
 
 def _groups(t: Translate, asked: Asked) -> str:
+    if equal_groups(asked.sizes) < 1:
+        told = t("**Bytes.** Not even MQA keeps as few: one K and V of the same widths for all {heads} query heads.")
+        return told.format(heads=asked.sizes.heads)
     told = t("**Bytes.** To keep as few, GQA of the same widths would need {groups} groups, with {heads} query heads.")
     return told.format(groups=f"{equal_groups(asked.sizes):.2f}", heads=asked.sizes.heads)
 
