@@ -19,7 +19,9 @@ class _Known(nn.Module):
         self.hidden = hidden
 
     def forward(self, *args: object, **kwargs: object) -> MoeModelOutputWithPast:
-        return MoeModelOutputWithPast(last_hidden_state=self.hidden)
+        said = MoeModelOutputWithPast(last_hidden_state=self.hidden)
+        said.cross_attentions = None  # GPT-2 hands them on
+        return said
 
     @property
     def decoder(self) -> nn.Module:

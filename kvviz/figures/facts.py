@@ -40,7 +40,8 @@ def held_and_known(
     }
     for column, (what, ramp) in enumerate((("held_share", "k"), ("right_share", "v")), start=1):
         figure.add_heatmap(
-            x=list(range(len(columns))), z=100 * _square(depths, what, policies, columns), zmin=0, zmax=100, colorscale=scale(ramp, theme),
+            x=list(range(len(columns))), z=100 * _square(depths, what, policies, columns), zmin=0, zmax=100,
+            colorscale=scale(ramp, theme),
             showscale=False, xgap=3, ygap=3, text=written[what], texttemplate="%{text}", textfont={"size": 16},
             customdata=[[(names[policy], depth) for depth in columns] for policy in policies],
             hovertemplate=told[what].format(policy="%{customdata[0]}", depth="%{customdata[1]}", share="%{z:.0f}")
