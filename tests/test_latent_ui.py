@@ -79,7 +79,10 @@ def test_deepseek_v3_is_counted_whole_and_measured_in_part(visit: Visit) -> None
     sound(at)
     assert "4 of the 128 heads and 128 of the 4,096 tokens" in told(at, "caption")
     assert "Expanding takes 68,887,248,896 multiply-adds, absorbing 587,202,560 (117 : 1)" in told(at)
-    assert "keep 1,152 bytes a token; MHA with the same heads keeps 81,920, 71.1 times as many" in told(at)
+    assert (
+        "keep 1,152 bytes a token. MHA with the same heads keeps 81,920, 71.1 times as many; absorbing takes 3.5 times"
+        in told(at)
+    )
     assert "from **2** tokens on" in told(at) and "up to **163** new ones among the 4,096" in told(at)
     assert "would need 1.80 groups" in told(at)
 

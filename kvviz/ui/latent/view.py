@@ -86,10 +86,8 @@ def _curves(page: Page, asked: Asked) -> None:
         place.plotly_chart(figure, theme=None, key=f"latent_{column}", alt=told.replace("*", ""))
     st.table(counts_table(t, asked, WAY_NAMES), hide_index=True)
     with st.expander(t("Formulas")):
-        lines = [
-            f"- {t(WAY_NAMES[way])}: {t('numbers kept a token')} `{kept}`, {t('multiply-adds')} `{adds}`"
-            for way, (kept, adds) in FORMULAS.items()
-        ]
+        line = t("- {way}: numbers kept a token `{kept}`, multiply-adds `{adds}`")
+        lines = [line.format(way=t(WAY_NAMES[way]), kept=kept, adds=adds) for way, (kept, adds) in FORMULAS.items()]
         st.markdown("\n".join(lines))
         st.markdown(
             t(

@@ -15,6 +15,11 @@ def short(number: float) -> str:
     return f"{number:.1e}" if number else "0"
 
 
+def _ratio(one: float, other: float) -> str:
+    ratio = one / other
+    return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.3g}" if ratio >= 10 else f"{ratio:.2g}"
+
+
 def verdict(t: Translate, found: LatentComparison) -> str:
     """One sentence with the largest difference of all that was computed."""
     worst = max(found.runs, key=lambda run: run.difference / run.largest if run.largest else 0)
@@ -57,8 +62,8 @@ def measured_table(t: Translate, found: LatentComparison) -> pd.DataFrame:
             t("computed"): name,
             t("largest difference of the two ways"): short(run.difference),
             t("largest difference from transformers' output"): short(run.own_difference),
-            t("time, expanded : absorbed"): f"{run.expanded_seconds / run.absorbed_seconds:.2g} : 1",
-            t("time, K and V at hand : absorbed"): f"{run.cached_seconds / run.absorbed_seconds:.2g} : 1",
+            t("time, expanded : absorbed"): _ratio(run.expanded_seconds, run.absorbed_seconds) + " : 1",
+            t("time, K and V at hand : absorbed"): _ratio(run.cached_seconds, run.absorbed_seconds) + " : 1",
         }
         for name, run in zip(names, found.runs, strict=False)
     ]
@@ -71,13 +76,13 @@ def costs(t: Translate, asked: Asked) -> list[str]:
     adds, kept = frame["multiply_adds"], frame["bytes_per_token"]
     told = t(
         "**Decode, {tokens} tokens in the cache.** Expanding takes {expanded} multiply-adds, absorbing {absorbed} "
-        "({ratio} : 1). Both keep {latent} bytes a token; MHA with the same heads keeps {mha}, {times} times as "
-        "many, and absorbing pays for it with {more} times the multiply-adds of MHA."
+        "({ratio} : 1). Both keep {latent} bytes a token. MHA with the same heads keeps {mha}, {times} times as many; "
+        "absorbing takes {more} times its multiply-adds."
     )
     first = told.format(
         tokens=f"{asked.tokens:,}", expanded=f"{adds['expanded']:,}", absorbed=f"{adds['absorbed']:,}",
-        ratio=f"{adds['expanded'] / adds['absorbed']:,.3g}", latent=f"{kept['absorbed']:,}", mha=f"{kept['mha']:,}",
-        times=f"{kept['mha'] / kept['absorbed']:.3g}", more=f"{adds['absorbed'] / adds['mha']:.2g}",
+        ratio=_ratio(adds["expanded"], adds["absorbed"]), latent=f"{kept['absorbed']:,}", mha=f"{kept['mha']:,}",
+        times=_ratio(kept["mha"], kept["absorbed"]), more=_ratio(adds["absorbed"], adds["mha"]),
     )  # fmt: skip
     return [first, _break_even(t, asked), _groups(t, asked)]
 
