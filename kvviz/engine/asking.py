@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from kvviz.engine.cache import new_cache
 from kvviz.engine.evicting import EvictingCache
 from kvviz.engine.forward import Feeder
-from kvviz.engine.reading import Turn
+from kvviz.engine.reading import Turn, cache_for
 from kvviz.models.loading import LanguageModel
 from kvviz.policies import Full, Policy
 from kvviz.records import Evicted
@@ -38,8 +37,7 @@ class Held:
     ) -> None:
         self.tokens, self._turn, self._feeder = len(ids), turn, Feeder(lm)
         with turn():
-            full = isinstance(policy, Full)
-            self._cache = new_cache(lm.config) if full else EvictingCache(lm, policy, len(ids), len(ids))
+            self._cache = cache_for(lm, policy, len(ids), len(ids))
         # a recurrent state is only safe to continue one token at a time
         self._one_by_one = any(self._cache.is_linear)
         piece = len(ids) if self._one_by_one else _PIECE

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedConfig
-from transformers.cache_utils import CacheLayerMixin, DynamicLayer
+from transformers.cache_utils import BaseQuantizedLayer, CacheLayerMixin, DynamicLayer
 
 from kvviz.records import LayerState
 
@@ -72,6 +72,8 @@ def layer_states(cache: DynamicCache, kinds: list[str]) -> tuple[LayerState, ...
 
 def stored_tokens(layer: CacheLayerMixin) -> int:
     """Tokens whose K and V the layer holds (not those it has seen); 0 for a layer without K and V."""
+    if isinstance(layer, BaseQuantizedLayer):
+        return layer.cumulative_length
     keys = getattr(layer, "keys", None)
     return keys.shape[-2] if keys is not None and keys.numel() else 0
 
@@ -86,9 +88,14 @@ def _bytes(layer: CacheLayerMixin) -> tuple[int, int]:
 
 
 def layer_tensors(layer: CacheLayerMixin) -> Iterator[Tensor]:
-    """The tensors a layer carries from step to step: K and V, and what indexed or recurrent layers add."""
+    """The tensors a layer carries from step to step: K and V, and what indexed or recurrent layers add.
+
+    Of a quantised layer the packed numbers, scales and zero points.
+    """
     for name in ("keys", "values", "indexer_keys"):
         if (tensor := getattr(layer, name, None)) is not None:
             yield tensor
+    for name in ("_quantized_keys", "_quantized_values"):
+        yield from getattr(layer, name, None) or ()
     for name in ("conv_states", "recurrent_states"):
         yield from (state for state in getattr(layer, name, {}).values() if isinstance(state, torch.Tensor))

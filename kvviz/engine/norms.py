@@ -4,9 +4,11 @@ import numpy as np
 import torch
 from torch import Tensor
 from transformers import DynamicCache
+from transformers.cache_utils import BaseQuantizedLayer, CacheLayerMixin
 
 from kvviz.engine.cache import stored_tokens
 from kvviz.engine.evicting import EvictingCache
+from kvviz.engine.quantised import newest
 
 _STACK = 32  # up to this many new tokens all layers are measured in one operation
 
@@ -25,14 +27,20 @@ def newest_norms(cache: DynamicCache, new: int) -> tuple[np.ndarray, np.ndarray]
 
 def _norms(cache: DynamicCache, name: str, new: int, held: dict[int, int]) -> np.ndarray:
     norms = np.full((len(held), new), np.nan, dtype=np.float32)
-    newest = {index: getattr(cache.layers[index], name)[0, :, -count:] for index, count in held.items() if count}
-    if new <= _STACK and len({(tensor.shape, tensor.device) for tensor in newest.values()}) == 1:
-        rows = list(newest)
-        norms[rows, -held[rows[0]] :] = _mean_norm(torch.stack(list(newest.values())))
+    found = {index: _newest(cache.layers[index], name, count) for index, count in held.items() if count}
+    if new <= _STACK and len({(tensor.shape, tensor.device) for tensor in found.values()}) == 1:
+        rows = list(found)
+        norms[rows, -held[rows[0]] :] = _mean_norm(torch.stack(list(found.values())))
         return norms
-    for index, tensor in newest.items():
+    for index, tensor in found.items():
         norms[index, -held[index] :] = _mean_norm(tensor)
     return norms
+
+
+def _newest(layer: CacheLayerMixin, name: str, count: int) -> Tensor:
+    if isinstance(layer, BaseQuantizedLayer):
+        return newest(layer, name, count)[0]
+    return getattr(layer, name)[0, :, -count:]
 
 
 def _evicting_norms(cache: EvictingCache, new: int) -> tuple[np.ndarray, np.ndarray]:

@@ -3,20 +3,22 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from transformers import Cache
 
 from kvviz.engine.cache import layer_tensors, new_cache
 from kvviz.engine.evicting import EvictingCache
 from kvviz.engine.forward import Feeder
 from kvviz.engine.head import logits, spans
 from kvviz.engine.probe import observe
+from kvviz.engine.quantised import quantised_cache
 from kvviz.engine.scores import AttentionCall
 from kvviz.models.loading import LanguageModel
-from kvviz.policies import Full, Policy
+from kvviz.policies import Full, Policy, Quantised
 from kvviz.records import Evicted
 
 Turn = Callable[[], AbstractContextManager]
@@ -55,8 +57,9 @@ def read(
 ) -> Reading:
     """Read `ids` under `policy`, exactly as if they were fed one by one, in pieces of at most `piece` tokens.
 
-    prompt: how many of them count as the prompt, for policies that evict at its end; half by default. `progress` gets
-    the number of attention layers done; what it raises ends the work. Turns are given up between layers.
+    prompt: how many of them count as the prompt, for policies that evict at its end; half by default. A quantised cache
+    reads its first tokens alone. `progress` gets the number of attention layers done; what it raises ends the work.
+    Turns are given up between layers.
     Raises Refused for a policy that this model or text cannot have.
     """
     prompt = max(1, len(ids) // 2) if prompt is None else prompt
@@ -67,26 +70,38 @@ def read(
             nonlocal count
             count += 1
             if progress is not None:
-                progress(count)
+                progress(count // len(pieces))
             at_work.close()
             at_work.enter_context(turn())
 
         at_work.enter_context(turn())
-        cache = new_cache(lm.config) if isinstance(policy, Full) else EvictingCache(lm, policy, len(ids), prompt)
+        cache = cache_for(lm, policy, len(ids), prompt)
+        pieces = _pieces(cache, len(ids), piece, policy.first if isinstance(policy, Quantised) else piece)
         feeder = Feeder(lm)
         with observe(heard), cache.at_work() if isinstance(cache, EvictingCache) else nullcontext():
-            for start, stop in _pieces(cache, len(ids), piece):
+            for start, stop in pieces:
                 hidden.append(feeder.hidden(ids[start:stop], start, cache))
     return _reading(policy, cache, torch.cat(hidden), prompt)
 
 
-def _pieces(cache: DynamicCache, count: int, piece: int) -> list[tuple[int, int]]:
-    # a recurrent state is only safe to continue one token at a time
-    size = count if any(cache.is_linear) else piece
-    return [(start, min(start + size, count)) for start in range(0, count, size)]
+def cache_for(lm: LanguageModel, policy: Policy | Full, tokens: int, prompt: int) -> Cache:
+    """An empty cache under a policy, for `tokens` tokens of which the first `prompt` count as the prompt.
+
+    Raises Refused for a policy that this model or text cannot have.
+    """
+    if isinstance(policy, Quantised):
+        return quantised_cache(lm, policy)
+    return new_cache(lm.config) if isinstance(policy, Full) else EvictingCache(lm, policy, tokens, prompt)
 
 
-def _reading(policy: Policy | Full, cache: DynamicCache, hidden: Tensor, prompt: int) -> Reading:
+def _pieces(cache: Cache, count: int, piece: int, first: int) -> list[tuple[int, int]]:
+    if any(cache.is_linear):  # a recurrent state is only safe to continue one token at a time
+        return [(0, count)]
+    edges = [0, *range(min(first, piece, count), count, piece), count]
+    return list(pairwise(edges))
+
+
+def _reading(policy: Policy | Full, cache: Cache, hidden: Tensor, prompt: int) -> Reading:
     held = sum(tensor.nbytes for layer in cache.layers for tensor in layer_tensors(layer))
     positions = np.arange(1, len(hidden) + 1)
     if not isinstance(cache, EvictingCache):

@@ -14,6 +14,7 @@ from kvviz.engine.evicting import EvictingCache
 from kvviz.engine.forward import Feeder
 from kvviz.engine.norms import newest_norms
 from kvviz.engine.probe import observe
+from kvviz.engine.reading import cache_for
 from kvviz.engine.sampling import Choice, Sampler
 from kvviz.engine.scores import AttentionCall
 from kvviz.errors import Refused
@@ -54,7 +55,7 @@ def stream(
 
     `policy` evicts tokens for good: while the prompt is read, exactly as if it were fed token by token, or at its end,
     where the policy says so, and after every step. A budget given as a share refers to prompt and new tokens together.
-    With cache-relative positions a run may go on past the model's context.
+    With cache-relative positions a run may go on past the model's context. `Quantised` stores all tokens in fewer bits.
 
     Raises Refused for an empty prompt, a text past the model's context, ids it has not, settings out of range, or a
     policy that this model cannot have.
@@ -65,13 +66,13 @@ def stream(
     if prefill_chunk is not None and prefill_chunk < 1:
         raise Refused("A piece of the prompt must have at least 1 token, not {value}.", value=prefill_chunk)
     sampler = Sampler(temperature, top_p, seed)
-    if policy is None or isinstance(policy, Full):
+    if policy is None or type(policy) is Full:
         cache = (cache if cache is not None else new_cache(lm.config)) if use_cache else None
     elif not use_cache or cache is not None:
         raise Refused("A policy needs a cache of its own: leave out the cache that was given, or the policy.")
     else:
         with turn():
-            cache = EvictingCache(lm, policy, len(ids) + max_new_tokens - 1, len(ids))
+            cache = cache_for(lm, policy, len(ids) + max_new_tokens - 1, len(ids))
     run = _Run(lm, ids, max_new_tokens, cache, sampler, prefill_chunk, turn)
     return run.steps()
 

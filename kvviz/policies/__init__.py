@@ -8,6 +8,7 @@ from kvviz.policies.base import NEVER, Ledger, Policy
 from kvviz.policies.full import Full
 from kvviz.policies.h2o import H2O
 from kvviz.policies.knorm import KNorm
+from kvviz.policies.quantised import Quantised
 from kvviz.policies.random import Random
 from kvviz.policies.scissorhands import Scissorhands
 from kvviz.policies.settings import Setting, settings_of
@@ -29,6 +30,7 @@ __all__ = [
     "KNorm",
     "Ledger",
     "Policy",
+    "Quantised",
     "Random",
     "Scissorhands",
     "Setting",

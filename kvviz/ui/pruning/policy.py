@@ -6,7 +6,7 @@ import streamlit as st
 
 from kvviz.errors import Refused
 from kvviz.locale import N_, Translate
-from kvviz.policies import REGISTRY, Full, Policy, Setting, settings_of
+from kvviz.policies import REGISTRY, Full, Policy, Quantised, Setting, settings_of
 from kvviz.ui.shell import Page
 from kvviz.ui.text import sentence
 from kvviz.ui.url import first_from_url, from_url, to_url
@@ -29,6 +29,8 @@ _SHORT = {
 
 def policy_name(policy: Policy | Full, t: Translate) -> str:
     """A policy for people: its title, its budget, and what differs from the defaults."""
+    if isinstance(policy, Quantised):
+        return t("{policy} ({settings})").format(policy=t(policy.title), settings=policy.form)
     if isinstance(policy, Full):
         return t(policy.title)
     whole = isinstance(policy.budget, int)
