@@ -81,9 +81,11 @@ def test_long_lines_are_thinned_to_their_end() -> None:
 def test_the_trained_length_is_crossed_by_hand() -> None:
     nll = np.log(np.array([9, 9, 2, 2, 8, 8], dtype=np.float32))
     found = crossing(nll, 4)
-    assert found[2:] == (2, 2) and found[:2] == pytest.approx((2, 8)) and found.growth == pytest.approx(4)
+    assert found[3:] == (2, 2, 2) and found[:3] == pytest.approx((2, 8, 8)) and found.growth == pytest.approx(4)
+    ending = crossing(np.append(nll, np.log(32)), 4, last=1)
+    assert ending.tokens_before == 3 and ending.end == pytest.approx(32) and ending.tokens_end == 1
     assert crossing(nll, 6) is None and crossing(nll, None) is None
-    assert crossing(nll, 5)[2:] == (1, 1)
+    assert crossing(nll, 5)[3:] == (1, 1, 1)
 
 
 def test_the_papers_table() -> None:
@@ -143,11 +145,13 @@ def test_the_sentences_follow_the_numbers() -> None:
     assert verdict(N_, streamed(flat(10, 15), {0: flat(10, 15)}, 20))[0].startswith("0 tokens evicted")
 
 
-@pytest.mark.parametrize(("after", "sentence"), [(30, "breaks down"), (15, "does not explode"), (10, "not get worse")])
+@pytest.mark.parametrize(
+    ("after", "sentence"), [(300, "explodes"), (15, "but does not explode"), (11, "not get worse")]
+)
 def test_what_is_said_past_the_trained_length(after: float, sentence: str) -> None:
     nll = [float(np.log(10.0))] * CONTEXT + [float(np.log(after))] * 300
     words = past(N_, streamed(nll, {0: nll, 4: nll}, 20))
-    assert sentence in words and f"{after:.2f} on the 300 behind it" in words
+    assert sentence in words and f"{after:.2f} on the 300 behind and {after:.2f} on the last 300" in words
     assert "With 4 sinks + window the same tokens have 10.00" in words
 
 
@@ -196,7 +200,7 @@ def test_a_text_past_the_trained_length_is_read_and_marked(reader: Worker) -> No
     assert len(reader.result.wanted.ids) > CONTEXT + 256
     marks = [note.text for note in figure(at, "streaming_loss").layout.annotations]
     assert marks == ["first eviction", "trained length: 256"]
-    assert "behind it" in told(at, "markdown")
+    assert "behind and" in told(at, "markdown")
 
 
 def test_position_modes_meet_in_a_table_and_only_new_caches_are_read(reader: Worker) -> None:

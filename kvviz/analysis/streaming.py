@@ -58,27 +58,29 @@ def paper_frame() -> pd.DataFrame:
 
 
 class Crossing(NamedTuple):
-    """Perplexity of as many tokens before the trained length as behind it (at most), and of those behind it."""
+    """Perplexity of the tokens behind the trained length, of as many (at most) before it, and of the last ones read."""
 
     before: float
     after: float
+    end: float
     tokens_before: int
     tokens_after: int
+    tokens_end: int
 
     @property
     def growth(self) -> float:
-        """after / before."""
-        return self.after / self.before
+        """At the end, as a multiple of before."""
+        return self.end / self.before
 
 
-def crossing(nll: np.ndarray, context: int | None) -> Crossing | None:
+def crossing(nll: np.ndarray, context: int | None, last: int = 1024) -> Crossing | None:
     """What the loss does where the text passes the trained length; None where it does not.
 
     nll of tokens 1 ... T - 1. Behind it are the tokens predicted at positions that the model was never trained on, the
-    first by the query at position `context`.
+    first by the query at position `context`; the end is the last `last` of them.
     """
     if context is None or len(nll) <= context:
         return None
     behind = nll[context:]
-    before = nll[max(0, context - len(behind)) : context]
-    return Crossing(perplexity(before), perplexity(behind), len(before), len(behind))
+    parts = (nll[max(0, context - len(behind)) : context], behind, behind[-last:])
+    return Crossing(*(perplexity(part) for part in parts), *(len(part) for part in parts))

@@ -1,26 +1,20 @@
 """What the streaming view says about its numbers: every sentence is chosen and filled by what was measured."""
 
 from kvviz.analysis.losses import perplexity
-from kvviz.analysis.streaming import after_first, crossing
+from kvviz.analysis.streaming import Crossing, after_first, crossing
 from kvviz.locale import N_, Translate
 from kvviz.ui.pruning.streaming_work import Streamed
 
-_BREAKS, _RISES = 2.0, 1.1  # how many times the perplexity must be of what it was
+_EXPLODES, _RISES = 10.0, 1.2  # how many times the perplexity must be of what it was
+_LITTLE = 1.1
 _FEW = 256  # tokens past the trained length on which nothing can be said
 
 _PAST = {
-    "breaks": N_(
-        "Past the trained length the full cache breaks down: perplexity {before} on the {tokens_before} tokens before "
-        "it, {after} on the {tokens_after} behind it."
-    ),
-    "rises": N_(
-        "Past the trained length the full cache gets worse, but it does not explode: perplexity {before} on the "
-        "{tokens_before} tokens before it, {after} on the {tokens_after} behind it."
-    ),
+    "explodes": N_("Past the trained length of {context} the full cache explodes."),
+    "rises": N_("Past the trained length of {context} the full cache gets worse, but does not explode in this text."),
     "holds": N_(
-        "Past the trained length the full cache does not get worse on this text: perplexity {before} on the "
-        "{tokens_before} tokens before it, {after} on the {tokens_after} behind it. What the paper shows for other "
-        "models is not seen here."
+        "Past the trained length of {context} the full cache does not get worse in this text: what the paper shows for "
+        "other models is not seen here."
     ),
 }
 
@@ -44,7 +38,7 @@ def _windows(t: Translate, found: Streamed) -> str:
     for sinks in sorted({min(values.keys() - {0}, default=0), drawn(found) or 0} - {0}):
         told = t("With {sinks} of the places given to the first tokens of the text it is {perplexity}.")
         sentences.append(told.format(sinks=sinks, perplexity=number(values[sinks])))
-    if values[0] < full * _RISES:
+    if values[0] < full * _LITTLE:
         sentences.append(t("This model hardly needs its sinks: the plain window costs little."))
     return " ".join(sentences)
 
@@ -64,21 +58,22 @@ def past(t: Translate, found: Streamed) -> str:
     if crossed.tokens_after < _FEW:
         told = t("Only {count} tokens lie past the trained length of {context}: too few to tell what happens there.")
         return told.format(count=crossed.tokens_after, context=f"{context:,}")
-    kind = "breaks" if crossed.growth >= _BREAKS else "rises" if crossed.growth >= _RISES else "holds"
-    sentences = [
-        t(_PAST[kind]).format(
-            before=number(crossed.before),
-            after=number(crossed.after),
-            tokens_before=f"{crossed.tokens_before:,}",
-            tokens_after=f"{crossed.tokens_after:,}",
-        )
-    ]
+    kind = "explodes" if crossed.growth >= _EXPLODES else "rises" if crossed.growth >= _RISES else "holds"
+    told = t(
+        "Its perplexity is {before} on the {tokens_before} tokens before, {after} on the {tokens_after} behind and "
+        "{end} on the last {tokens_end} of them."
+    )
+    sentences = [t(_PAST[kind]).format(context=f"{context:,}"), told.format(**_facts(crossed))]
     sinks = drawn(found)
     if sinks is not None:
-        same = crossing(found.by_sinks[sinks], context)
-        told = t("With {sinks} sinks + window the same tokens have {before} and {after}.")
-        sentences.append(told.format(sinks=sinks, before=number(same.before), after=number(same.after)))
+        told = t("With {sinks} sinks + window the same tokens have {before}, {after} and {end}.")
+        sentences.append(told.format(sinks=sinks, **_facts(crossing(found.by_sinks[sinks], context))))
     return " ".join(sentences)
+
+
+def _facts(crossed: Crossing) -> dict[str, str]:
+    values = crossed._asdict()
+    return {name: f"{value:,}" if isinstance(value, int) else number(value) for name, value in values.items()}
 
 
 def drawn(found: Streamed) -> int | None:
