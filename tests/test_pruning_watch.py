@@ -13,7 +13,7 @@ import kvviz
 from kvviz.analysis.evictions import Evictions, from_steps, managed
 from kvviz.analysis.reasons import reasons
 from kvviz.analysis.timeline import timeline
-from kvviz.engine import stream as stream_module
+from kvviz.engine import reading
 from kvviz.engine.evicting import EvictingCache
 from kvviz.engine.stream import stream
 from kvviz.figures.timeline import cache_against_full, token_timeline
@@ -71,7 +71,7 @@ def test_evictions_of_streamed_steps_are_what_the_cache_lost(policy, monkeypatch
             super().__init__(*args)
             caches.append(self)
 
-    monkeypatch.setattr(stream_module, "EvictingCache", Noted)
+    monkeypatch.setattr(reading, "EvictingCache", Noted)
     lm = tiny_llama()
     evictions = None
     steps = []
