@@ -56,7 +56,7 @@ def _duration(t: Translate, seconds: float) -> str:
 def _picture(page: Page, found: Streamed) -> None:
     t = page.t
     options = [count for count in (16, 64, 256, 1024) if count <= len(found.full)] or [len(found.full)]
-    default = max((count for count in options if count <= min(WINDOW, len(found.full) // 8)), default=options[0])
+    default = max((count for count in options if count <= min(WINDOW, len(found.wanted.ids) // 8)), default=options[0])
     if st.session_state.get("streaming_window") not in options:
         st.session_state["streaming_window"] = default
     with st.container(key="streaming_verdict"):
@@ -102,7 +102,8 @@ def _modes(page: Page, found: Streamed) -> None:
     st.table(table, hide_index=True)
     st.caption(
         t(
-            "Perplexity after the first eviction, same text and cache. In a window alone, renumbering changes nothing: "
-            "rotary attention sees distances, and they stay."
+            "Perplexity after the first eviction, same text and cache. Without sinks, original and cache-relative "
+            "positions are the same: rotary attention sees distances, and within a window they stay. Naive positions "
+            "put a new token at a wrong distance from all that is kept."
         )
     )
