@@ -15,8 +15,22 @@ import pandas as pd
 
 import kvviz
 import kvviz.ui  # torch's threads wait as they do in the app
-from kvviz.policies import H2O, TOVA, Full, KNorm, Policy, Random, Scissorhands, SinksWindow, SnapKV, Window
+from kvviz.evaluation import Evaluation
+from kvviz.policies import (
+    H2O,
+    TOVA,
+    Full,
+    KNorm,
+    Policy,
+    Quantised,
+    Random,
+    Scissorhands,
+    SinksWindow,
+    SnapKV,
+    Window,
+)
 
+FORMS = ("fp8", "int8", "int4")
 ROOT = Path(__file__).parents[1]
 
 
@@ -52,6 +66,7 @@ def main() -> None:
         found[budget] = table(kvviz.evaluate(lm, text, [*arms(budget).values()]))
         print(f"{budget:.0%} done", file=sys.stderr)
     print_table(found, options.budgets)
+    print_quantised(kvviz.compare_policies(lm, text, [Quantised(form=form) for form in FORMS]))
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
@@ -79,6 +94,15 @@ def print_table(found: dict[float, pd.DataFrame], budgets: Sequence[float]) -> N
             row = found[budget].loc[str(arms(budget)[name])]
             cells.append(f"{row['perplexity']:.2f} / {row['second']:.2f} / {row['kl']:.3f}")
         print(f"| {name} | " + " | ".join(cells) + " |")
+
+
+def print_quantised(found: Evaluation) -> None:
+    """One line a form: perplexity of all tokens / of the second half / KL of the second half, and bytes a token."""
+    rows, memory = table(found.frame()), found.perplexities().set_index("policy")["cache_bytes"]
+    print("\n| cache | perplexity / second half / KL | bytes a token |\n|---|---|---|")
+    for name, row in rows.iterrows():
+        each = memory[name] / len(found.ids)
+        print(f"| `{name}` | {row['perplexity']:.2f} / {row['second']:.2f} / {row['kl']:.4f} | {each:,.0f} |")
 
 
 if __name__ == "__main__":

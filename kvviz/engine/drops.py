@@ -37,7 +37,7 @@ class Drops:
         at = self._heads[:, None], lowest
         worth = scores[at]
         scores[at] = _INFINITE
-        self._notes.append((now, lowest, worth, scores.min(axis=1)))
+        self._notes.append((now, lowest, worth, np.minimum.reduce(scores, axis=1)))
         self.gone[at] = row
         self._barred[row + 1 :, at[0], at[1]] = True
         self.dropped += over

@@ -13,7 +13,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from kvviz.engine.cache import layer_tensors
-from kvviz.engine.keeper import Keeper
+from kvviz.engine.keeper import Keeper, gathered
 from kvviz.engine.probe import ATTENTION, work
 from kvviz.engine.rotation import Rotation
 from kvviz.engine.scores import AttentionCall
@@ -52,9 +52,8 @@ class EvictingLayer(DynamicLayer):
             return
         before = self.keys.nbytes + self.values.nbytes
         self.positions = np.take_along_axis(self.positions, slots, axis=1)
-        index = torch.from_numpy(np.ascontiguousarray(slots)).to(self.keys.device)[None, :, :, None]
-        self.keys = self.keys.gather(2, index.expand(*index.shape[:3], self.keys.shape[3]))
-        self.values = self.values.gather(2, index.expand(*index.shape[:3], self.values.shape[3]))
+        self.keys = gathered(self.keys[0], slots)[None]
+        self.values = gathered(self.values[0], slots)[None]
         self._cache.grew(self.keys.nbytes + self.values.nbytes - before)
 
     def take_lengths(self) -> tuple[np.ndarray, np.ndarray]:

@@ -42,7 +42,8 @@ class Keeper:
             own = np.broadcast_to(np.arange(before + row, before + row + rows), (heads, rows))
             slots = np.concatenate([slots, own], axis=1)
             self._ledger.add(rows, norms[:, row : row + rows])
-            part, left = self._block(call, slots, np.take_along_axis(positions, slots, axis=1), row, rows)
+            there = positions if slots.shape == positions.shape else np.take_along_axis(positions, slots, axis=1)
+            part, left = self._block(call, slots, there, row, rows)
             mixed.append(part)
             if left.shape[1] < slots.shape[1]:
                 slots = np.take_along_axis(slots, left, axis=1)
@@ -53,8 +54,7 @@ class Keeper:
         self, call: AttentionCall, slots: np.ndarray, positions: np.ndarray, row: int, rows: int
     ) -> tuple[Tensor, np.ndarray]:
         """(heads, rows, value_width) of some queries over `slots`, and the slots that are left."""
-        index = torch.from_numpy(np.ascontiguousarray(slots)).to(call.key.device)
-        key, value = _gathered(call.key[0], index), _gathered(call.value[0], index)
+        key, value = gathered(call.key[0], slots), gathered(call.value[0], slots)
         query = call.query[0, :, row : row + rows]
         walk = Walk(self.policy, self._ledger, positions, rows, self.prompt)
         if self.policy.positions == "original":
@@ -99,8 +99,14 @@ class Keeper:
         return scores
 
 
-def _gathered(vectors: Tensor, index: Tensor) -> Tensor:
-    """(key_heads, keys, width) at (kv_heads, slots): expanded latents have more heads than the cache has."""
-    if index.shape[0] < vectors.shape[0]:
-        index = index.repeat_interleave(vectors.shape[0] // index.shape[0], dim=0)
-    return vectors.gather(1, index[..., None].expand(-1, -1, vectors.shape[-1]))
+def gathered(vectors: Tensor, slots: np.ndarray) -> Tensor:
+    """(key_heads, keys, width) at (kv_heads, slots) in rising order; the vectors themselves where that is all of them.
+
+    Expanded latents have more heads than the cache has. Whole rows are copied, which `Tensor.gather` does not.
+    """
+    heads, keys, width = vectors.shape
+    if slots.shape[1] == keys:
+        return vectors
+    rows = np.repeat(slots, heads // len(slots), axis=0) + keys * np.arange(heads)[:, None]
+    picked = vectors.reshape(-1, width).index_select(0, torch.from_numpy(rows.ravel()).to(vectors.device))
+    return picked.view(heads, -1, width)

@@ -128,10 +128,10 @@ class Walk:
             width = self.held + row + 1
             line = weights[:, :, row - first, :width]
             own = 0 if learned is None else learned[:, :, row - first]
-            total = line.sum(axis=-1, keepdims=True) + own
-            if self.rescore is not None or total.min() < _LITTLE:
+            total = np.add.reduce(line, axis=-1, keepdims=True) + own
+            if self.rescore is not None or np.minimum.reduce(total, axis=None) < _LITTLE:
                 line[:], own = self._again(row, numbers[:, :, row - first, :width], sinks)
-                total = line.sum(axis=-1, keepdims=True) + own
+                total = np.add.reduce(line, axis=-1, keepdims=True) + own
             np.divide(line, total, out=line)
             if self.policy.watches:
                 choices[0] = width - drops.dropped

@@ -166,7 +166,9 @@ def pooled(weights: np.ndarray, how: str) -> np.ndarray:
     """(kv_heads, group, ...) -> (kv_heads, ...)."""
     if weights.shape[1] == 1:
         return weights[:, 0]
-    return weights.max(axis=1) if how == "max" else weights.sum(axis=1) if how == "sum" else weights.mean(axis=1)
+    if how == "max":
+        return weights.max(axis=1)
+    return weights.sum(axis=1) / (weights.shape[1] if how == "mean" else 1)
 
 
 def widened(array: np.ndarray, count: int) -> np.ndarray:
