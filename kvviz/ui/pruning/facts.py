@@ -9,6 +9,7 @@ from kvviz.ui.pruning.facts_inputs import DEPTHS, Wanted, ask
 from kvviz.ui.pruning.facts_save import take_away
 from kvviz.ui.pruning.facts_words import all_answers, idle, table, verdict
 from kvviz.ui.pruning.facts_work import Probed, probe
+from kvviz.ui.pruning.policy import card
 from kvviz.ui.pruning.task import Progress, Turn, result_of, run_or_stop
 from kvviz.ui.shell import Page
 
@@ -78,4 +79,6 @@ def _result(page: Page, found: Probed) -> None:
     with st.expander(t("Every answer")):
         st.dataframe(all_answers(t, found), hide_index=True, key="facts_answers")
     _example(t)
+    for _, policy in found.wanted.arms:
+        card(page, policy)
     take_away(page, found)

@@ -58,7 +58,7 @@ def table(t: Translate, found: Probed) -> pd.DataFrame:
             t("95 % interval"): [f"{100 * row.low:.0f} – {100 * row.high:.0f} %" for row in frame.itertuples()],
             t("probability of the answer"): [f"{100 * value:.0f} %" for value in frame["probability"]],
             t("heads that hold it"): [f"{100 * value:.0f} %" for value in frame["held_share"]],
-            t("tokens stored"): [f"{stored[policy]:,.0f}" for policy in frame["policy"]],
+            t("tokens to look at"): [f"{stored[policy]:,.0f}" for policy in frame["policy"]],
         }
     )
 

@@ -4,10 +4,11 @@ import streamlit as st
 
 from kvviz.analysis.streaming import sinks_frame
 from kvviz.locale import Translate
+from kvviz.ui.pruning.policy import card
 from kvviz.ui.pruning.streaming_inputs import Wanted, ask
 from kvviz.ui.pruning.streaming_parts import MODE_NAMES, modes_table, picture, sinks_figure, sinks_table
 from kvviz.ui.pruning.streaming_save import take_away
-from kvviz.ui.pruning.streaming_words import verdict
+from kvviz.ui.pruning.streaming_words import drawn, verdict
 from kvviz.ui.pruning.streaming_work import Streamed, read_all, seconds_needed, shelf
 from kvviz.ui.pruning.task import Progress, Turn, result_of, run_or_stop
 from kvviz.ui.shell import Page
@@ -34,6 +35,9 @@ def show(page: Page) -> None:
         _picture(page, found)
         _sinks(page, found)
         _modes(page, found)
+        shown = (0, drawn(found))
+        for policy in (policy for count, policy in found.wanted.arms if count in shown):
+            card(page, policy)
         take_away(page, found, st.session_state.get("streaming_window", WINDOW))
 
 
