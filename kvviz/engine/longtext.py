@@ -29,11 +29,11 @@ def text_losses(
 
     `progress` gets the share that is done; what it raises ends the work.
     """
-    calls = lm.config.num_hidden_layers * max(1, -(-len(ids) // _PIECE))
+    layers = lm.config.num_hidden_layers
 
     def note(done: int) -> None:
         if progress is not None:
-            progress(min(1.0, done / calls))
+            progress(min(1.0, done / layers))
 
     reading = read(lm, ids, policy, piece=_PIECE, progress=note, turn=turn)
     with turn():
