@@ -11,7 +11,7 @@ from tests.eviction_oracles import Run, dense, run
 from tests.small_policies import small
 
 TEXT = Path(__file__).with_name("english.txt").read_text(encoding="utf-8")
-TOKENS, BUDGET, PROMPT = 200, 40, 120
+TOKENS, BUDGET, PROMPT = 120, 24, 72
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_whole_and_token_by_token_and_masked(smollm2, ids, plain, name):
 
 @pytest.mark.parametrize("name", ["sinks_window", "h2o"])
 def test_renumbered(smollm2, ids, name):
-    ids = ids[:100]  # each turned key is a small product of its own
+    ids = ids[:80]  # each turned key is a small product of its own
     found = run(smollm2, small(name, BUDGET, positions="relative"), ids, piece=len(ids))
     check_dropped(found)
     assert far(found.logits, rotated_late(smollm2, ids, found.gone), ids) <= 1e-3
