@@ -139,7 +139,7 @@ def test_while_it_measures_and_after_stop(reader: Reader) -> None:
     turns = reader.visit.turns
     turns.pause_in = turns.given + 2
     at = reader.press("measure")
-    assert turns.pausing.wait(10)
+    assert turns.pausing.wait(60)
     at.run()
     sound(at)
     (progress,) = at.get("progress")
@@ -424,7 +424,7 @@ def test_taking_away_can_be_stopped_and_goes_with_its_text(reader: Reader) -> No
     turns.pausing.clear()
     turns.pause_in = turns.given + 2
     at = reader.press("take_away")
-    assert turns.pausing.wait(10)
+    assert turns.pausing.wait(60)
     at.run()
     sound(at)
     (progress,) = at.get("progress")

@@ -239,7 +239,7 @@ def test_home_shows_the_model_at_work(visit: Visit) -> None:
     at = visit.open(loaded=False)
     next(iter(visit.house._residents.values())).job.join(20)
     at.run()
-    assert visit.turns.pausing.wait(10)
+    assert visit.turns.pausing.wait(60)
     at.run()
     sound(at)
     (run,) = visit.demonstrations
@@ -360,7 +360,7 @@ def test_growth_while_it_runs(visit: Visit, pause_in: int, text: str) -> None:
     visit.write()
     visit.turns.pause_in = pause_in
     at = visit.press()
-    assert visit.turns.pausing.wait(10)
+    assert visit.turns.pausing.wait(60)
     at.run()
     sound(at)
     run = visit.desk.run
@@ -490,7 +490,7 @@ def test_growth_after_stop(visit: Visit, steps: int) -> None:
     leave = visit.turns.occupied() if not steps else None
     at = visit.press()
     if steps:
-        assert visit.turns.pausing.wait(10)
+        assert visit.turns.pausing.wait(60)
     at.run()
     at = visit.press("stop")
     sound(at)
@@ -529,7 +529,7 @@ def test_growth_with_and_without_the_cache(visit: Visit) -> None:
     visit.write()
     visit.turns.pause_in = 6 + 3
     at = visit.press()
-    assert visit.turns.pausing.wait(10)
+    assert visit.turns.pausing.wait(60)
     at.run()
     assert at.get("progress")[0].proto.text.startswith("Again without the cache: token")
     visit.turns.go_on.set()

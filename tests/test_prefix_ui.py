@@ -197,7 +197,7 @@ def test_while_it_works_and_after_stop(sharer: Sharer) -> None:
     turns = sharer.visit.turns
     turns.pause_in = turns.given + 2
     sharer.press("prefix_pair_run")
-    assert turns.pausing.wait(10)
+    assert turns.pausing.wait(60)
     at = sharer.at.run()
     sound(at)
     assert len(at.get("progress")) == 1 and not at.get("plotly_chart")
@@ -409,7 +409,7 @@ def test_stopping_many_prompts(sharer: Sharer) -> None:
     sharer.pick("prefix_source", "typed")
     turns.pause_in = turns.given + 4
     sharer.press("prefix_many_run")
-    assert turns.pausing.wait(10)
+    assert turns.pausing.wait(60)
     at = sharer.press("prefix_many_stop")
     sound(at)
     assert "Stopped" in told(at, "info") and not at.get("plotly_chart")

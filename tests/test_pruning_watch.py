@@ -285,7 +285,7 @@ def test_while_it_runs_and_after_stop(watcher: Watcher) -> None:
     turns = watcher.visit.turns
     turns.pause_in = turns.given + 4  # making the cache, the prompt, one token
     at = watcher.press("watch_run")
-    assert turns.pausing.wait(10)
+    assert turns.pausing.wait(60)
     at = watcher.at.run()
     sound(at)
     steps = list(watcher.run.steps)
