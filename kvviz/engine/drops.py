@@ -6,6 +6,7 @@ from kvviz.policies import Ledger, Policy
 from kvviz.records import Evicted
 
 _INFINITE = np.float32(np.inf)
+_HALF, _KEPT = np.int32(0x400), np.int32(~0x7FF)  # of a float32: half of the last bit that is kept, and all kept
 
 
 class Drops:
@@ -21,7 +22,8 @@ class Drops:
         self.held, self._heads = positions.shape[1] - rows, np.arange(len(positions))
         self.start = int(positions[0, self.held])
         now = self.start + np.arange(rows)[:, None, None]
-        self._barred = policy.protected(positions, now)  # (rows, kv_heads, slots): protected or gone
+        # (rows, kv_heads, slots): infinite where a slot is protected or gone, else less than any score
+        self._barred = np.where(policy.protected(positions, now), _INFINITE, -_INFINITE)
         self.dropped = 0  # so far, of each head
         self._notes: list[tuple[int, np.ndarray, np.ndarray, np.ndarray]] = []
 
@@ -32,14 +34,15 @@ class Drops:
         if over <= 0:
             return None
         scores = _settled(self.ledger.scores(self.positions[:, :width], now))
-        scores = np.where(self._barred[row, :, :width], _INFINITE, scores)
+        scores = np.fmax(scores, self._barred[row, :, :width])  # a score that is no number goes before one that is
         lowest = scores.argmin(axis=1)[:, None] if over == 1 else scores.argsort(axis=1, kind="stable")[:, :over]
-        at = self._heads[:, None], lowest
-        worth = scores[at]
-        scores[at] = _INFINITE
+        heads = self._heads[:, None]
+        flat = heads * width + lowest  # picks faster than two indices
+        worth = scores.take(flat)
+        scores.put(flat, _INFINITE)
         self._notes.append((now, lowest, worth, np.minimum.reduce(scores, axis=1)))
-        self.gone[at] = row
-        self._barred[row + 1 :, at[0], at[1]] = True
+        self.gone[heads, lowest] = row
+        self._barred[row + 1 :, heads, lowest] = _INFINITE
         self.dropped += over
         return lowest
 
@@ -64,4 +67,6 @@ def _settled(scores: np.ndarray) -> np.ndarray:
     Equal tokens get equal scores in theory and differ in their last bits in practice, depending on how many were
     computed together; such bits must not decide.
     """
-    return ((scores.view(np.int32) + 0x400) & ~0x7FF).view(np.float32)
+    bits = scores.view(np.int32) + _HALF
+    bits &= _KEPT
+    return bits.view(np.float32)

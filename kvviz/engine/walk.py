@@ -127,8 +127,9 @@ class Walk:
         for row in range(first, self.rows):
             width = self.held + row + 1
             line = weights[:, :, row - first, :width]
-            own = 0 if learned is None else learned[:, :, row - first]
-            total = np.add.reduce(line, axis=-1, keepdims=True) + own
+            total = np.add.reduce(line, axis=-1, keepdims=True)
+            if learned is not None:
+                total += learned[:, :, row - first]
             if self.rescore is not None or np.minimum.reduce(total, axis=None) < _LITTLE:
                 line[:], own = self._again(row, numbers[:, :, row - first, :width], sinks)
                 total = np.add.reduce(line, axis=-1, keepdims=True) + own

@@ -23,8 +23,11 @@ class Accumulated(Ledger):
 
     def see(self, weights: np.ndarray, own: int, choices: np.ndarray) -> None:
         """Add it up."""
-        given = pooled(weights, self.policy.pooling)
-        self._sums[:, : given.shape[-1]] += given.sum(axis=1) if given.shape[1] > 1 else given[:, 0]
+        if weights.shape[2] == 1:
+            given = pooled(weights[:, :, 0], self.policy.pooling)
+        else:
+            given = pooled(weights, self.policy.pooling).sum(axis=1)
+        self._sums[:, : given.shape[-1]] += given
 
     def scores(self, positions: np.ndarray, now: int) -> np.ndarray:
         """The sums."""
